@@ -1,0 +1,77 @@
+/* tocsin/check.h - a run against invariants, while it is written or afterwards: one engine. */
+#ifndef TOCSIN_CHECK_H
+#define TOCSIN_CHECK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tocsin/invariant.h>
+#include <tocsin/status.h>
+#include <tocsin/trace.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tocsin_checker tocsin_checker;
+
+/* One violated invariant (all its occurrences together). Strings are owned by the checker. */
+typedef struct tocsin_finding {
+    const char *code;      /* stable: "TOC001" EventContain ... one per relation, see explain */
+    const char *invariant; /* id */
+    const char *relation;
+    const char *sentence;  /* the invariant in words */
+    const char *rendered;  /* the finding in words: what was expected, what was seen, where */
+    const char *entity;    /* "fc1.weight", "torch.optim.Optimizer.step" */
+    const char *site;      /* "train.py:31 in train" or "" */
+    int64_t step;          /* of the first occurrence; -1 when unknown */
+    int64_t last_step;
+    int32_t rank;          /* of the first occurrence; -1: one process, or all */
+    int64_t pid;
+    uint64_t occurrences;
+    double specificity;    /* larger: says more precisely what is wrong; findings are sorted by
+                              step, then by falling specificity */
+} tocsin_finding;
+
+typedef struct tocsin_check_summary {
+    uint64_t holds;    /* invariants judged at least once and never violated */
+    uint64_t violated;
+    uint64_t unknown;  /* never judged: their population or precondition did not occur */
+    uint64_t events;
+    uint64_t instances;
+    uint64_t corrupt_blocks;
+    uint64_t incomplete_processes; /* files without footer whose process is gone */
+} tocsin_check_summary;
+
+typedef struct tocsin_checker_options {
+    size_t struct_bytes;
+    /* Called at the first occurrence of each finding, while checking; may be NULL. */
+    void (*found)(void *context, const tocsin_finding *finding);
+    void *context;
+} tocsin_checker_options;
+
+/* The set is borrowed and must outlive the checker. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_new(const tocsin_invariant_set *set,
+                                                              const tocsin_checker_options *options,
+                                                              tocsin_checker **checker,
+                                                              tocsin_error *error);
+/* Evaluate everything that is in the run now and has not been evaluated yet. `*events` (nullable)
+ * is how many new events there were. Call again to follow. A stalled process stalls only what needs
+ * its events. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_advance(tocsin_checker *checker,
+                                                                  tocsin_run *run, uint64_t *events,
+                                                                  tocsin_error *error);
+/* No more events will come: close the open windows. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_finish(tocsin_checker *checker,
+                                                                 tocsin_error *error);
+TOCSIN_API void tocsin_checker_summary(const tocsin_checker *checker,
+                                       tocsin_check_summary *summary);
+TOCSIN_API size_t tocsin_checker_finding_count(const tocsin_checker *checker);
+/* Finding `index` in report order (earliest step first). */
+TOCSIN_API const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker,
+                                                        size_t index);
+TOCSIN_API void tocsin_checker_free(tocsin_checker *checker);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

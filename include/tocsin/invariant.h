@@ -1,0 +1,58 @@
+/* tocsin/invariant.h - training invariants: what must hold, and when.
+ *
+ * One shape for all relations. A relation turns the events of a run into *instances*: each belongs
+ * to a population ("every call of optimizer.step", "every trainable parameter at optimizer.step",
+ * "every pair of replicas of a parameter after optimizer.step"), has *fields* (arguments, flags of
+ * the variable, meta variables) and makes a set of *facts* true ("calls clip_grad", "data
+ * changed", "equal"). An invariant is: population, precondition over fields, fact.
+ * File format: docs/formats/invariants.md (JSON Lines).
+ *
+ * Threads: a set is immutable after loading or inferring and may be shared.
+ */
+#ifndef TOCSIN_INVARIANT_H
+#define TOCSIN_INVARIANT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <tocsin/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tocsin_invariant_set tocsin_invariant_set;
+
+/* Read a file of invariants; later files may be added with _append. Every line is checked against
+ * the format and limits. Errors: E_NOT_FOUND, E_IO, E_FORMAT (line in the message), E_VERSION,
+ * E_LIMIT, E_MEMORY. Free with _free (accepts NULL). */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_load(const char *path,
+                                                                  tocsin_invariant_set **set,
+                                                                  tocsin_error *error);
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_append(tocsin_invariant_set *set,
+                                                                    const char *path,
+                                                                    tocsin_error *error);
+/* Write the set to `path` ("-": stdout), deterministically, through a temporary file and a rename.
+ * Errors: E_IO, E_EXISTS (path exists and not `force`), E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_save(const tocsin_invariant_set *set,
+                                                                  const char *path, int force,
+                                                                  tocsin_error *error);
+TOCSIN_API void tocsin_invariants_free(tocsin_invariant_set *set);
+
+TOCSIN_API size_t tocsin_invariants_count(const tocsin_invariant_set *set);
+/* Stable id of invariant `index` ("inv-1f3a...": from its content), its relation's name, and what
+ * it says in one English sentence. Owned by the set. */
+TOCSIN_API const char *tocsin_invariant_id(const tocsin_invariant_set *set, size_t index);
+TOCSIN_API const char *tocsin_invariant_relation(const tocsin_invariant_set *set, size_t index);
+TOCSIN_API const char *tocsin_invariant_sentence(const tocsin_invariant_set *set, size_t index);
+/* Instances that supported it when it was inferred: how many, in how many runs (0: hand-written). */
+TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index,
+                                         uint64_t *instances, uint32_t *runs);
+
+/* Write what a recorder must record so that the set can be checked: docs/formats/selection.md. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_write_selection(
+    const tocsin_invariant_set *set, const char *path, tocsin_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
