@@ -1,0 +1,308 @@
+/* lib/invariant/instance.h - instances, and how invariants are made of them. The one header of the
+ * module for the layers above (infer, check).
+ *
+ *   1 vocabulary   2 populations and facts   3 instances   4 observer   5 invariants
+ *
+ * A relation turns the events of a run into instances. An instance belongs to a population, has
+ * fields and makes facts true; a fact that is not in its set is false in it. An invariant says:
+ * each instance of this population whose fields satisfy the precondition has this fact. Inference
+ * and checking are fed by the same observer, so an invariant that is true of all instances of a run
+ * can not alarm on that run.
+ */
+#ifndef TOCSIN_INSTANCE_H
+#define TOCSIN_INSTANCE_H
+
+#include <base/base.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <tocsin/dictionary.h>
+#include <tocsin/event.h>
+#include <tocsin/invariant.h>
+
+/* ---- 1. Vocabulary ------------------------------------------------------------------------- */
+
+/* Names, values, populations and facts as dense ids from 1 (0: none, absent; also returned when
+ * memory or the limit of 2^22 entries ran out). Equal content, equal id. Ids depend on the order of
+ * first use: whatever must not depend on it is ordered with the _compare functions.
+ * Threads: one writer at a time; look-ups may be concurrent while nobody writes. */
+typedef struct tocsin_vocabulary tocsin_vocabulary;
+
+typedef uint32_t tocsin_symbol;     /* a name: of a function, field, attribute, variable */
+typedef uint32_t tocsin_scalar;     /* a typed value: None, True, 3, 0.1, "mean" */
+typedef uint32_t tocsin_population; /* see 2 */
+typedef uint32_t tocsin_fact;       /* see 2 */
+
+typedef struct tocsin_literal { /* what a scalar stands for */
+    uint8_t kind;               /* tocsin_value_kind: NONE, BOOL, INT, FLOAT or STRING */
+    int64_t integer;            /* BOOL, INT */
+    double real;                /* FLOAT */
+    const char *text;           /* STRING */
+} tocsin_literal;
+
+TOCSIN_MUST_CHECK tocsin_status tocsin_vocabulary_new(tocsin_vocabulary **vocabulary,
+                                                      tocsin_error *error);
+void tocsin_vocabulary_free(tocsin_vocabulary *vocabulary);
+
+TOCSIN_MUST_CHECK tocsin_symbol tocsin_symbol_of(tocsin_vocabulary *vocabulary, const char *text);
+const char *tocsin_symbol_text(const tocsin_vocabulary *vocabulary, tocsin_symbol symbol);
+
+TOCSIN_MUST_CHECK tocsin_scalar tocsin_scalar_of(tocsin_vocabulary *vocabulary,
+                                                 const tocsin_literal *literal);
+tocsin_literal tocsin_scalar_literal(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar);
+/* By kind, then by value; absent first. */
+int tocsin_scalar_compare(const tocsin_vocabulary *vocabulary, tocsin_scalar a, tocsin_scalar b);
+
+/* ---- 2. Populations and facts -------------------------------------------------------------- */
+
+typedef enum tocsin_relation_kind {
+    TOCSIN_RELATION_CONSISTENT = 1,
+    TOCSIN_RELATION_CONTAIN = 2, /* EventContain, existential */
+    TOCSIN_RELATION_FORALL = 3,  /* EventContain, for every variable */
+    TOCSIN_RELATION_SEQUENCE = 4,
+    TOCSIN_RELATION_ARGUMENT = 5,
+    TOCSIN_RELATION_OUTPUT = 6,
+    TOCSIN_RELATION_COUNT = 7
+} tocsin_relation_kind;
+
+/* Every kind of population: X(number, NAME, relation, "slug in files", pair?). Which members of the
+ * key a kind uses, and its words, stand in population.c and in docs/relations.md. */
+#define TOCSIN_POPULATION_TABLE(X)                                                                 \
+    X(1, REPLICAS, CONSISTENT, "replicas", 1)                                                      \
+    X(2, CALL, CONTAIN, "call", 0)                                                                 \
+    X(3, EFFECTIVE_CALL, CONTAIN, "effective call", 0)                                             \
+    X(4, DRIVEN_PARAMETER, FORALL, "parameter with a non-zero gradient", 0)                        \
+    X(5, IDLE_PARAMETER, FORALL, "parameter without gradient", 0)                                  \
+    X(6, FROZEN_PARAMETER, FORALL, "frozen parameter", 0)                                          \
+    X(7, HELD_PARAMETER, FORALL, "parameter of the optimizer", 0)                                  \
+    X(8, TRAINABLE_PARAMETER, FORALL, "trainable parameter of the optimizer", 0)                   \
+    X(9, MODEL_PARAMETER, FORALL, "trainable parameter of the model", 0)                           \
+    X(10, RETURNING_PARAMETER, FORALL, "parameter updated again", 0)                               \
+    X(11, PARAMETER, FORALL, "parameter", 0)                                                       \
+    X(12, GRADIENT, FORALL, "gradient", 0)                                                         \
+    X(13, BUFFER, FORALL, "buffer", 0)                                                             \
+    X(14, REPEATED_CALL, SEQUENCE, "repeated call", 0)                                             \
+    X(15, CALL_ARGUMENTS, ARGUMENT, "call", 0)                                                     \
+    X(16, COLLECTIVES, ARGUMENT, "collectives", 1)                                                 \
+    X(17, CALL_OUTPUT, OUTPUT, "call", 0)
+
+typedef enum tocsin_population_kind {
+#define X(number, name, relation, slug, pair) TOCSIN_POPULATION_##name = number,
+    TOCSIN_POPULATION_TABLE(X)
+#undef X
+        TOCSIN_POPULATION_KIND_COUNT = 18
+} tocsin_population_kind;
+
+typedef struct tocsin_population_key {
+    uint8_t kind;       /* tocsin_population_kind */
+    uint8_t role;       /* tocsin_role of the call; NONE: by function name */
+    uint8_t variable;   /* REPLICAS: tocsin_variable_kind */
+    uint8_t moment;     /* REPLICAS: tocsin_moment */
+    tocsin_symbol name; /* by function name: the function; REPLICAS: the attribute; else 0 */
+} tocsin_population_key;
+
+/* Every predicate: X(number, NAME, "slug in files"). */
+#define TOCSIN_PREDICATE_TABLE(X)                                                                  \
+    X(1, EQUAL, "equal")                                                                           \
+    X(2, CALLS, "calls") /* role or name: the callee */                                            \
+    X(3, CHANGES_PARAMETER, "changes a parameter")                                                 \
+    X(4, FINDS_GRADIENT, "finds a gradient")                                                       \
+    X(5, HOLDS_TRAINABLE, "holds a trainable parameter")                                           \
+    X(6, DATA_CHANGES, "data changes")                                                             \
+    X(7, DATA_STAYS, "data stays")                                                                 \
+    X(8, GRADIENT_PRESENT, "gradient present")                                                     \
+    X(9, GRADIENT_CLEARED, "gradient cleared since the previous step")                             \
+    X(10, IN_OPTIMIZER, "held by an optimizer")                                                    \
+    X(11, IN_MODEL, "belongs to the model")                                                        \
+    X(12, FINITE, "finite")                                                                        \
+    X(13, FOLLOWS, "preceded by")         /* role or name: what was completed */                   \
+    X(14, ARGUMENT_IS, "argument equals") /* name: the field; value */                             \
+    X(15, DISTINCT, "arguments distinct within the step")                                          \
+    X(16, SAME, "same")                     /* name: what both ranks share */                      \
+    X(17, RETURN_IS, "return equals")       /* name: "return.dtype"; value */                      \
+    X(18, RETURN_MATCHES, "return matches") /* name: "return.dtype"; other: field */
+
+typedef enum tocsin_predicate {
+#define X(number, name, slug) TOCSIN_PREDICATE_##name = number,
+    TOCSIN_PREDICATE_TABLE(X)
+#undef X
+        TOCSIN_PREDICATE_COUNT = 19
+} tocsin_predicate;
+
+typedef struct tocsin_fact_key {
+    uint8_t predicate; /* tocsin_predicate */
+    uint8_t role;      /* CALLS, FOLLOWS of a role */
+    uint16_t zero;     /* 0: keys are compared as bytes */
+    tocsin_symbol name;
+    tocsin_symbol other;
+    tocsin_scalar value;
+} tocsin_fact_key;
+
+TOCSIN_MUST_CHECK tocsin_population tocsin_population_of(tocsin_vocabulary *vocabulary,
+                                                         const tocsin_population_key *key);
+tocsin_population_key tocsin_population_get_key(const tocsin_vocabulary *vocabulary,
+                                                tocsin_population population);
+TOCSIN_MUST_CHECK tocsin_fact tocsin_fact_of(tocsin_vocabulary *vocabulary,
+                                             const tocsin_fact_key *key);
+tocsin_fact_key tocsin_fact_get_key(const tocsin_vocabulary *vocabulary, tocsin_fact fact);
+
+tocsin_relation_kind tocsin_population_relation(const tocsin_vocabulary *vocabulary,
+                                                tocsin_population population);
+/* Are its instances pairs, whose fields have two values? */
+bool tocsin_population_is_pair(const tocsin_vocabulary *vocabulary, tocsin_population population);
+/* By content, independent of ids. */
+int tocsin_population_compare(const tocsin_vocabulary *vocabulary, tocsin_population a,
+                              tocsin_population b);
+int tocsin_fact_compare(const tocsin_vocabulary *vocabulary, tocsin_fact a, tocsin_fact b);
+
+/* Would a clause about `field` repeat the fact ("arg.p is 0.1 when arg.p is 0.1")? */
+bool tocsin_fact_is_about(const tocsin_vocabulary *vocabulary, tocsin_fact fact,
+                          tocsin_symbol field);
+/* Does the field name an identity (pid, thread, id, address, time, step, a variable's or a target's
+ * name)? Constants of such fields are no clause; observers make them in pairs only, if at all. */
+bool tocsin_field_is_identity(const char *field);
+
+/* ---- 3. Instances -------------------------------------------------------------------------- */
+
+typedef struct tocsin_field {
+    tocsin_symbol name;
+    tocsin_scalar a; /* absent (0) is possible in one half of a pair only */
+    tocsin_scalar b; /* pairs: of the other half; else equal to a */
+} tocsin_field;
+
+typedef struct tocsin_instance tocsin_instance;
+
+typedef struct tocsin_evidence {
+    int64_t step;       /* 1-based; -1: unknown */
+    int32_t rank;       /* -1: not distributed */
+    int32_t other_rank; /* pairs: of the other half; else -1 */
+    int64_t pid;
+    const char *entity; /* variable or function; lives during the sink's call */
+    const char *other;  /* pairs: the other entity, when its name differs; else "" */
+    const char *file;   /* call site; "" when unknown */
+    uint32_t line;
+    const char *function;
+} tocsin_evidence;
+
+struct tocsin_instance {
+    tocsin_population population;
+    uint32_t field_count;
+    uint32_t fact_count;
+    uint32_t ordinal;           /* of this call among the calls of its population in this step,
+                                   from 1; 0: the population is not of calls */
+    const tocsin_field *fields; /* distinct names, ascending by symbol */
+    const tocsin_fact *facts;   /* distinct, ascending */
+    tocsin_evidence evidence;
+    /* Append what was seen instead of `fact`, in words ("the gradient is None"); nothing when there
+     * is nothing to add. May be NULL. Valid during the sink's call. */
+    void (*describe)(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out);
+    const void *detail; /* of the relation, for describe */
+};
+
+/* Called for each instance; its memory is the observer's and lives until the call returns. */
+typedef tocsin_status tocsin_instance_sink(void *context, const tocsin_instance *instance,
+                                           tocsin_error *error);
+
+/* ---- 4. Observer --------------------------------------------------------------------------- */
+
+/* Consumes the events of all processes of one run and hands over instances. Memory is bounded by
+ * the number of variables, of functions and of open calls, not by the length of the run. */
+typedef struct tocsin_observer tocsin_observer;
+
+/* Only these populations and facts are of interest. NULL members: all. */
+typedef struct tocsin_wanted {
+    const tocsin_population *populations;
+    size_t population_count;
+    const tocsin_fact *facts;
+    size_t fact_count;
+} tocsin_wanted;
+
+typedef struct tocsin_observer_options {
+    tocsin_vocabulary *vocabulary; /* borrowed; written to while events are fed */
+    tocsin_instance_sink *sink;
+    void *context;
+    const tocsin_wanted *wanted; /* NULL: everything. Copied. */
+    bool contrast; /* inferring: also sample pairs of different variables (at most 64 a window),
+                      which show what makes replicas equal */
+} tocsin_observer_options;
+
+TOCSIN_MUST_CHECK tocsin_status tocsin_observer_new(const tocsin_observer_options *options,
+                                                    tocsin_observer **observer,
+                                                    tocsin_error *error);
+/* The next event of process `process` (indices as the caller likes, dense from 0; the dictionary
+ * must stay valid until _free). Events of one process come in their order; processes in any
+ * interleaving, best by tocsin_observer_laggard. Errors: E_MEMORY, E_LIMIT, those of the sink. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_observer_feed(tocsin_observer *observer, size_t process,
+                                                     const tocsin_dictionary *dictionary,
+                                                     const tocsin_event *event,
+                                                     tocsin_error *error);
+/* Which process to read next: the one of the earliest step among those with more[process]. Returns
+ * `count` when none has more. Keeps cross-process windows small. */
+size_t tocsin_observer_laggard(const tocsin_observer *observer, const bool *more, size_t count);
+/* Training steps completed in process `process` so far. */
+int64_t tocsin_observer_step(const tocsin_observer *observer, size_t process);
+/* No more events will come: close the windows. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_observer_finish(tocsin_observer *observer,
+                                                       tocsin_error *error);
+uint64_t tocsin_observer_instances(const tocsin_observer *observer);
+void tocsin_observer_free(tocsin_observer *observer);
+
+/* ---- 5. Invariants ------------------------------------------------------------------------- */
+
+typedef enum tocsin_clause_kind {
+    TOCSIN_CLAUSE_CONSTANT = 1,   /* the field (both halves of a pair) has this value */
+    TOCSIN_CLAUSE_CONSISTENT = 2, /* pairs: present in both halves and equal */
+    TOCSIN_CLAUSE_UNEQUAL = 3,    /* pairs: present in both halves and not equal */
+    TOCSIN_CLAUSE_EXIST = 4       /* the field is present (in both halves) */
+} tocsin_clause_kind;
+
+typedef struct tocsin_clause {
+    uint32_t kind; /* tocsin_clause_kind */
+    tocsin_symbol field;
+    tocsin_scalar value; /* CONSTANT; else 0 */
+} tocsin_clause;
+
+typedef struct tocsin_conjunction {
+    uint32_t count; /* 0: always true */
+    const tocsin_clause *clauses;
+} tocsin_conjunction;
+
+/* Any of the conjunctions holds; none at all: unconditional. Inverted: not (any of them holds). */
+typedef struct tocsin_precondition {
+    bool inverted;
+    uint32_t count;
+    const tocsin_conjunction *any;
+} tocsin_precondition;
+
+typedef struct tocsin_invariant {
+    tocsin_population population;
+    tocsin_fact fact;
+    tocsin_precondition when;
+    uint64_t instances; /* support: positive instances, and runs they came from */
+    uint32_t runs;
+} tocsin_invariant;
+
+bool tocsin_clause_holds(const tocsin_clause *clause, const tocsin_field *fields, uint32_t count);
+bool tocsin_precondition_holds(const tocsin_precondition *when, const tocsin_instance *instance);
+
+/* An empty set with a vocabulary of its own, in whose ids its invariants are written. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_new(tocsin_invariant_set **set,
+                                                      tocsin_error *error);
+tocsin_vocabulary *tocsin_invariants_vocabulary(const tocsin_invariant_set *set);
+/* Add a copy; one with the same population, fact and precondition is there already: nothing is
+ * added. Clauses are put in canonical order. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_add(tocsin_invariant_set *set,
+                                                      const tocsin_invariant *invariant,
+                                                      tocsin_error *error);
+/* Sort by content: from here on the order depends on nothing else. _load does it itself. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_sort(tocsin_invariant_set *set,
+                                                       tocsin_error *error);
+const tocsin_invariant *tocsin_invariants_get(const tocsin_invariant_set *set, size_t index);
+
+/* One English sentence, before an invariant is in a set (for dropped hypotheses). */
+void tocsin_invariant_say(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                          tocsin_string *out);
+/* "EventContain", "TOC002". */
+const char *tocsin_relation_name(tocsin_relation_kind relation);
+const char *tocsin_relation_code(tocsin_relation_kind relation);
+
+#endif
