@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <tocsin/dictionary.h>
 #include <tocsin/event.h>
 #include <tocsin/status.h>
 
@@ -125,6 +126,9 @@ TOCSIN_API uint32_t tocsin_trace_shape(const tocsin_trace *trace, tocsin_id id,
 /* file ("" when unknown), line and function of a call site. */
 TOCSIN_API const char *tocsin_trace_site(const tocsin_trace *trace, tocsin_id id, uint32_t *line,
                                          const char **function);
+
+/* All of these look-ups as one table, for consumers of events. Valid as long as the trace. */
+TOCSIN_API tocsin_dictionary tocsin_trace_dictionary(const tocsin_trace *trace);
 
 /* ---- 3. Reading a run ---------------------------------------------------------------------- */
 
