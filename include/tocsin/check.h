@@ -16,7 +16,7 @@ typedef struct tocsin_checker tocsin_checker;
 
 /* One violated invariant (all its occurrences together). Strings are owned by the checker. */
 typedef struct tocsin_finding {
-    const char *code;      /* stable: "TOC001" EventContain ... one per relation, see explain */
+    const char *code;      /* stable: "TOC001"; one per relation, see tocsin_code_find */
     const char *invariant; /* id */
     const char *relation;
     const char *sentence;  /* the invariant in words */

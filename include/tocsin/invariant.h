@@ -52,6 +52,19 @@ TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_write_selection(
     const tocsin_invariant_set *set, const char *path, tocsin_error *error);
 
+/* Finding codes: one per relation, stable; `tocsin explain TOC001`. Static texts. */
+typedef struct tocsin_code {
+    const char *code;        /* "TOC001" */
+    const char *relation;    /* "Consistent" */
+    const char *title;       /* one line */
+    const char *explanation; /* what it means and what to do; lines of at most 80 columns */
+} tocsin_code;
+
+/* Code `index` from 0, in ascending order; NULL after the last. */
+TOCSIN_API const tocsin_code *tocsin_code_at(size_t index);
+/* NULL when there is no such code. */
+TOCSIN_API const tocsin_code *tocsin_code_find(const char *code);
+
 #ifdef __cplusplus
 }
 #endif
