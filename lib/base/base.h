@@ -247,14 +247,16 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_reader_line(tocsin_reader *reader, size_t
                                                    tocsin_error *error);
 void tocsin_reader_close(tocsin_reader *reader);
 
-/* Buffered writing to a file that appears, complete, at _commit (as tocsin_file_store does), or to
- * standard output when path is "-". Either _commit or _abandon ends it; both may be called on an
- * ended one. A failure sticks: _write after it returns it again. */
+/* Buffered writing to a file that appears, complete, at _commit (as tocsin_file_store does). "-" is
+ * standard output; what exists and is no regular file (/dev/null, a pipe) is written to, not
+ * replaced. Either _commit or _abandon ends it; both may be called on an ended one. A failure
+ * sticks: _write after it returns it again. */
 typedef struct tocsin_writer {
     int fd;
     bool force;
     char *path;
-    char *temporary_path; /* NULL: standard output */
+    bool owns_fd;         /* false: standard output */
+    char *temporary_path; /* NULL: nothing to rename at the end */
     uint8_t *buffer;
     size_t used;
     tocsin_status status;
@@ -290,8 +292,8 @@ void tocsin_json_string(tocsin_json *json, const char *text, size_t bytes);
 void tocsin_json_text(tocsin_json *json, const char *text); /* NULL: null */
 void tocsin_json_integer(tocsin_json *json, int64_t value);
 void tocsin_json_unsigned(tocsin_json *json, uint64_t value);
-/* The shortest decimal that reads back as the same double, always with "." or "e" (1.0), in any
- * locale; null for NaN and infinities, which JSON does not have. */
+/* The fewest of 15, 16 or 17 digits that read back as the same double, always with "." or "e"
+ * (1.0), in any locale; null for NaN and infinities, which JSON does not have. */
 void tocsin_json_real(tocsin_json *json, double value);
 void tocsin_json_bool(tocsin_json *json, bool value);
 void tocsin_json_null(tocsin_json *json);
