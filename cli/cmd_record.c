@@ -1,0 +1,95 @@
+/* cmd_record.c - `tocsin record`: run a training script, unchanged, and record what it does. */
+#include "recording.h"
+
+#include <assert.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <tocsin/trace.h>
+
+/* The run's name as the user can type it: relative when it lies in the working directory. */
+static const char *short_path(const cli_recording *recording)
+{
+    size_t length = strlen(recording->cwd);
+    const char *path = recording->directory;
+    bool is_below = strncmp(path, recording->cwd, length) == 0 && path[length] == '/';
+    return is_below ? path + length + 1 : path;
+}
+
+static int summarise(const cli_recording *recording)
+{
+    tocsin_run *run;
+    tocsin_error error;
+    if (tocsin_run_open(recording->directory, false, &run, &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    size_t process_count = tocsin_run_process_count(run);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < process_count; i++) {
+        struct stat status;
+        if (stat(tocsin_trace_path(tocsin_run_process(run, i)), &status) == 0) {
+            bytes += (uint64_t)status.st_size;
+        }
+    }
+    tocsin_run_close(run);
+
+    if (process_count == 0) {
+        cli_note("nothing was recorded: no process of the command imported torch");
+        cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
+        return CLI_HOLDS;
+    }
+    char size[CLI_NUMBER_BYTES];
+    cli_note("recorded %zu process%s, %s, in %s", process_count, process_count == 1 ? "" : "es",
+             cli_bytes(bytes, size), short_path(recording));
+    cli_hint("tocsin infer %s -o inv.jsonl", short_path(recording));
+    return CLI_HOLDS;
+}
+
+int cmd_record(int argc, char **argv)
+{
+    cli_recording_options recording_options = {.mode = "record"};
+    cli_texts modules = {0};
+    const cli_option options[] = {
+        {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
+         &recording_options.directory},
+        {"module", 'm', CLI_TEXTS, "PACKAGE", "record its public functions too; repeatable",
+         &modules},
+        {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
+        {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
+    };
+    const cli_usage usage = {
+        .command = "record",
+        .synopsis = "-- COMMAND [ARGUMENT]...",
+        .about =
+            "Run a training command, unchanged, and record what it does: the calls of torch's\n"
+            "public functions, and parameters, gradients and buffers around each step. The\n"
+            "command may be a launcher that ends in python (torchrun, accelerate launch).\n"
+            "The exit status is that of the command.",
+        .example = "tocsin record -o healthy -- python train.py --steps 20",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+        .command_follows = true,
+    };
+    cli_operands command;
+    int exit_code;
+    if (cli_options_end(&usage, argc, argv, &command, &exit_code)) {
+        return exit_code;
+    }
+    recording_options.modules = &modules;
+
+    static cli_recording recording;
+    exit_code = cli_recording_prepare(&recording, &recording_options, command.items);
+    if (exit_code == CLI_HOLDS) {
+        exit_code = cli_recording_start(&recording);
+    }
+    if (exit_code != CLI_HOLDS) {
+        return exit_code;
+    }
+    cli_launch_wait(&recording.job, -1);
+    exit_code = cli_recording_finish(&recording);
+    if (exit_code == CLI_HOLDS && !recording_options.quiet) {
+        cli_recording_explain_exit(&recording);
+        exit_code = summarise(&recording);
+    }
+    int command_exit = recording.job.exit_code;
+    return command_exit ? command_exit : exit_code;
+}

@@ -1,0 +1,309 @@
+/* recording.c - a run that is being recorded.
+ *
+ * The job finds us through environment variables that its children inherit (docs/hooking.md); a
+ * folder put in front of PYTHONPATH lets every Python of the job load the recorder when it imports
+ * torch. Only files that a run has are ever deleted: --force on another folder is refused.
+ */
+#include "recording.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_BYTES       64
+#define MODULES_BYTES    4096
+#define PYTHONPATH_BYTES 65536
+
+static int fail_system(const char *what, const char *path)
+{
+    cli_error("cannot %s %s: %s", what, path, strerror(errno));
+    return CLI_INPUT;
+}
+
+/* ---- directory ----------------------------------------------------------------------------- */
+
+/* "train" for "python -u examples/train.py": of the last path that ends in ".py", else of the
+ * program. */
+static void script_name(char *const *command, char name[NAME_BYTES])
+{
+    const char *script = command[0];
+    for (size_t i = 0; command[i]; i++) {
+        size_t length = strlen(command[i]);
+        if (length > 3 && strcmp(command[i] + length - 3, ".py") == 0) {
+            script = command[i];
+            break;
+        }
+    }
+    const char *slash = strrchr(script, '/');
+    snprintf(name, NAME_BYTES, "%.40s", slash ? slash + 1 : script);
+    char *extension = strstr(name, ".py");
+    if (extension) {
+        *extension = '\0';
+    }
+}
+
+static void default_directory(char *const *command, int64_t started, char path[PATH_MAX])
+{
+    char name[NAME_BYTES];
+    char when[32] = "";
+    struct tm utc;
+    time_t moment = (time_t)started;
+
+    script_name(command, name);
+    if (gmtime_r(&moment, &utc)) {
+        strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &utc);
+    }
+    snprintf(path, PATH_MAX, "tocsin-%s-%s-%ld", name, when, (long)getpid());
+}
+
+static bool is_run_file(const char *name)
+{
+    return strcmp(name, "run.json") == 0 || strcmp(name, "selection") == 0 ||
+           strncmp(name, "process-", strlen("process-")) == 0;
+}
+
+/* Delete the files of a run from `path`. */
+static int remove_run_files(const char *path)
+{
+    DIR *directory = opendir(path);
+    if (!directory) {
+        return fail_system("read", path);
+    }
+    int result = CLI_HOLDS;
+    struct dirent *entry;
+    while (result == CLI_HOLDS && (entry = readdir(directory)) != NULL) {
+        if (is_run_file(entry->d_name) && unlinkat(dirfd(directory), entry->d_name, 0) != 0) {
+            result = fail_system("remove old files of", path);
+        }
+    }
+    closedir(directory);
+    return result;
+}
+
+/* Is there anything in it, and is it a run? */
+static int inspect(const char *path, bool *is_empty, bool *is_run)
+{
+    DIR *directory = opendir(path);
+    if (!directory) {
+        return fail_system("use", path);
+    }
+    *is_empty = true;
+    *is_run = false;
+    const struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            *is_empty = false;
+            *is_run = *is_run || strcmp(entry->d_name, "run.json") == 0;
+        }
+    }
+    closedir(directory);
+    return CLI_HOLDS;
+}
+
+static int reuse_directory(const char *path, bool force)
+{
+    bool is_empty;
+    bool is_run;
+    int result = inspect(path, &is_empty, &is_run);
+    if (result != CLI_HOLDS || is_empty) {
+        return result;
+    }
+    if (is_run && force) {
+        return remove_run_files(path);
+    }
+    cli_error("%s exists already%s", path, is_run ? "" : " and is not a recording");
+    cli_hint(is_run ? "choose another name with -o, or add --force to replace the recording"
+                    : "choose another name with -o");
+    return CLI_INPUT;
+}
+
+static int make_directory(cli_recording *recording)
+{
+    char path[PATH_MAX];
+    const char *wanted = recording->options.directory;
+    if (!wanted) {
+        default_directory(recording->command, recording->description.started, path);
+        wanted = path;
+    }
+    recording->created = mkdir(wanted, 0777) == 0;
+    if (!recording->created && errno != EEXIST) {
+        return fail_system("create", wanted);
+    }
+    if (!recording->created) {
+        int result = reuse_directory(wanted, recording->options.force);
+        if (result != CLI_HOLDS) {
+            return result;
+        }
+    }
+    if (!realpath(wanted, recording->directory)) {
+        return fail_system("use", wanted);
+    }
+    snprintf(recording->selection, sizeof recording->selection, "%s/selection",
+             recording->directory);
+    return CLI_HOLDS;
+}
+
+static int write_description(cli_recording *recording)
+{
+    tocsin_error error;
+    if (tocsin_run_describe(recording->directory, &recording->description, &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    return CLI_HOLDS;
+}
+
+int cli_recording_prepare(cli_recording *recording, const cli_recording_options *options,
+                          char *const *command)
+{
+    assert(recording && options && command);
+    assert(options->mode);
+    tocsin_error error;
+
+    *recording = (cli_recording){.options = *options, .command = command};
+    if (!command[0]) {
+        cli_error("no command to %s", options->mode);
+        cli_hint("tocsin %s -- python train.py", options->mode);
+        return CLI_INPUT;
+    }
+    if (cli_launch_check(command, &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    if (!getcwd(recording->cwd, sizeof recording->cwd)) {
+        return fail_system("find", "the working directory");
+    }
+    gethostname(recording->host, sizeof recording->host - 1);
+
+    tocsin_run_description *description = &recording->description;
+    description->command = (const char *const *)command;
+    while (command[description->command_count]) {
+        description->command_count++;
+    }
+    description->cwd = recording->cwd;
+    description->host = recording->host;
+    description->mode = options->mode;
+    description->started = (int64_t)time(NULL);
+
+    int result = make_directory(recording);
+    return result == CLI_HOLDS ? write_description(recording) : result;
+}
+
+void cli_recording_discard(cli_recording *recording)
+{
+    assert(recording && recording->directory[0]);
+    if (remove_run_files(recording->directory) == CLI_HOLDS && recording->created) {
+        rmdir(recording->directory);
+    }
+}
+
+/* ---- environment --------------------------------------------------------------------------- */
+
+/* The folder whose sitecustomize.py loads the recorder: build/python/inject beside build/tocsin. */
+static int inject_folder(char path[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (length <= 0) {
+        return fail_system("find", "the program's own file");
+    }
+    path[length] = '\0';
+    char *slash = strrchr(path, '/');
+    size_t folder = slash ? (size_t)(slash - path) : 0;
+    static const char inject[] = "/python/inject";
+    if (folder + sizeof inject > PATH_MAX) {
+        cli_error("the path of this program is too long");
+        return CLI_INPUT;
+    }
+    memcpy(path + folder, inject, sizeof inject);
+    if (access(path, R_OK | X_OK) != 0) {
+        cli_error("the Python part of Tocsin is not installed: no folder %s", path);
+        cli_hint("build it with make");
+        return CLI_INPUT;
+    }
+    return CLI_HOLDS;
+}
+
+/* "a:b" of the items. */
+static bool join(const cli_texts *texts, char *joined, size_t bytes)
+{
+    size_t used = 0;
+    joined[0] = '\0';
+    for (size_t i = 0; texts && i < texts->count; i++) {
+        int written = snprintf(joined + used, bytes - used, "%s%s", i ? ":" : "", texts->items[i]);
+        if (written < 0 || (size_t)written >= bytes - used) {
+            return false;
+        }
+        used += (size_t)written;
+    }
+    return true;
+}
+
+int cli_recording_start(cli_recording *recording)
+{
+    assert(recording && recording->directory[0]);
+    char inject[PATH_MAX];
+    char modules[MODULES_BYTES];
+    static char python_path[PYTHONPATH_BYTES];
+    tocsin_error error;
+
+    int result = inject_folder(inject);
+    const char *inherited = getenv("PYTHONPATH");
+    if (result == CLI_HOLDS && !join(recording->options.modules, modules, sizeof modules)) {
+        cli_error("the names given with --module are too long together");
+        result = CLI_INPUT;
+    }
+    if (result == CLI_HOLDS) {
+        int written = snprintf(python_path, sizeof python_path, "%s%s%s", inject,
+                               inherited && inherited[0] ? ":" : "", inherited ? inherited : "");
+        if (written < 0 || (size_t)written >= sizeof python_path) {
+            cli_error("the environment variable PYTHONPATH is too long");
+            result = CLI_INPUT;
+        }
+    }
+    if (result == CLI_HOLDS) {
+        bool selects = strcmp(recording->options.mode, "run") == 0;
+        const cli_launch_variable variables[] = {
+            {"TOCSIN_RUN", recording->directory},
+            {"TOCSIN_MODE", recording->options.mode},
+            {"TOCSIN_MODULES", modules[0] ? modules : NULL},
+            {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
+            {"TOCSIN_QUIET", recording->options.quiet ? "1" : NULL},
+            {"PYTHONPATH", python_path},
+        };
+        if (cli_launch_start(&recording->job, recording->command, variables,
+                             sizeof variables / sizeof variables[0], &error) != TOCSIN_OK) {
+            result = cli_fail(&error);
+        }
+    }
+    if (result != CLI_HOLDS) {
+        cli_recording_discard(recording);
+    }
+    return result;
+}
+
+/* ---- end ----------------------------------------------------------------------------------- */
+
+int cli_recording_finish(cli_recording *recording)
+{
+    assert(recording && recording->job.ended);
+    cli_launch_end(&recording->job);
+    recording->description.has_ended = true;
+    recording->description.ended = (int64_t)time(NULL);
+    recording->description.exit_code = recording->job.exit_code;
+    return write_description(recording);
+}
+
+void cli_recording_explain_exit(const cli_recording *recording)
+{
+    assert(recording && recording->job.ended);
+    int code = recording->job.exit_code;
+    if (code > CLI_SIGNAL && code != CLI_SIGNAL + SIGINT) {
+        cli_note("the command was killed by signal %d (%s); what it did until then is recorded",
+                 code - CLI_SIGNAL, strsignal(code - CLI_SIGNAL));
+    } else if (code != 0 && code <= CLI_SIGNAL) {
+        cli_note("the command ended with exit status %d; what it did until then is recorded", code);
+    }
+}

@@ -1,0 +1,49 @@
+/* recording.h - a run that is being recorded: its directory, its job, its run.json.
+ *
+ * prepare, start, [cli_launch_wait on .job], finish. Each prints its own error and returns an exit
+ * code; CLI_HOLDS means go on.
+ */
+#ifndef TOCSIN_CLI_RECORDING_H
+#define TOCSIN_CLI_RECORDING_H
+
+#include <limits.h>
+#include <tocsin/run.h>
+
+#include "cli.h"
+#include "launch.h"
+
+#define RECORDING_PATH_BYTES (PATH_MAX + 64)
+
+typedef struct cli_recording_options {
+    const char *directory; /* NULL: tocsin-<script>-<UTC time>-<pid> here */
+    const char *mode;      /* "record" or "run" */
+    const cli_texts *modules;
+    bool force;
+    bool quiet;
+} cli_recording_options;
+
+typedef struct cli_recording {
+    cli_recording_options options;
+    char directory[PATH_MAX];             /* absolute */
+    char selection[RECORDING_PATH_BYTES]; /* where the selection of mode "run" belongs */
+    char cwd[PATH_MAX];
+    char host[256];
+    char *const *command;
+    bool created; /* the directory did not exist before */
+    tocsin_run_description description;
+    cli_launch job;
+} cli_recording;
+
+/* Check the command, make the directory (or empty it, with force) and write run.json. */
+int cli_recording_prepare(cli_recording *recording, const cli_recording_options *options,
+                          char *const *command);
+/* Start the job. When it cannot start, what prepare made is removed. */
+int cli_recording_start(cli_recording *recording);
+/* Remove what prepare made. */
+void cli_recording_discard(cli_recording *recording);
+/* After the job has ended: complete run.json. The result is only about that file. */
+int cli_recording_finish(cli_recording *recording);
+/* One line about how the job ended, unless it succeeded or was interrupted. */
+void cli_recording_explain_exit(const cli_recording *recording);
+
+#endif

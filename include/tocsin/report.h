@@ -1,0 +1,59 @@
+/* tocsin/report.h - the result of checking a run, as text for people and as JSON for programs.
+ *
+ * The verdict comes first, then what was found, in the order in which it happened, then what was
+ * not covered. Control characters in names from the run are shown as '?' in text.
+ */
+#ifndef TOCSIN_REPORT_H
+#define TOCSIN_REPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <tocsin/check.h>
+#include <tocsin/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tocsin_report_format { TOCSIN_REPORT_TEXT, TOCSIN_REPORT_JSON } tocsin_report_format;
+
+typedef enum tocsin_verdict {
+    TOCSIN_VERDICT_HOLDS,    /* nothing violated, at least one invariant was judged */
+    TOCSIN_VERDICT_VIOLATED, /* at least one invariant violated */
+    TOCSIN_VERDICT_UNKNOWN   /* nothing could be judged */
+} tocsin_verdict;
+
+typedef struct tocsin_check_report {
+    const char *run; /* the run as the user named it; borrowed */
+    tocsin_check_summary summary;
+    const tocsin_finding **findings; /* in report order; the findings are borrowed */
+    size_t finding_count;
+    bool partial; /* checking stopped before the end of the run */
+} tocsin_check_report;
+
+/* Collect a checker's result; it must outlive the report. Errors: E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_collect(const tocsin_checker *checker,
+                                                                 const char *run,
+                                                                 tocsin_check_report *report,
+                                                                 tocsin_error *error);
+TOCSIN_API void tocsin_report_release(tocsin_check_report *report);
+
+TOCSIN_API tocsin_verdict tocsin_report_verdict(const tocsin_check_report *report);
+
+/* Print to `stream`; `all`: text shows every finding in full instead of the first of each step;
+ * `colour`: text may use terminal colours. Errors: E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print(const tocsin_check_report *report,
+                                                               tocsin_report_format format,
+                                                               bool all, bool colour, FILE *stream,
+                                                               tocsin_error *error);
+
+/* One finding, as it is found, on one line (and its call site): "step 2, rank 0: TOC003 ...".
+ * Errors: E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_finding(
+    const tocsin_finding *finding, bool colour, FILE *stream, tocsin_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

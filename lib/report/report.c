@@ -1,0 +1,75 @@
+/* report.c - collecting a checker's result and printing it. */
+#include "report/report.h"
+
+#include <assert.h>
+
+tocsin_status tocsin_report_collect(const tocsin_checker *checker, const char *run,
+                                    tocsin_check_report *report, tocsin_error *error)
+{
+    assert(checker && run && report);
+    *report = (tocsin_check_report){.run = run};
+    tocsin_checker_summary(checker, &report->summary);
+
+    size_t count = tocsin_checker_finding_count(checker);
+    report->findings = tocsin_zalloc(count, sizeof *report->findings);
+    if (!report->findings) {
+        return tocsin_error_memory(error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        report->findings[i] = tocsin_checker_finding(checker, i);
+        assert(report->findings[i]);
+    }
+    report->finding_count = count;
+    return TOCSIN_OK;
+}
+
+void tocsin_report_release(tocsin_check_report *report)
+{
+    assert(report);
+    tocsin_free(report->findings);
+    *report = (tocsin_check_report){0};
+}
+
+tocsin_verdict tocsin_report_verdict(const tocsin_check_report *report)
+{
+    assert(report);
+    if (report->summary.violated > 0) {
+        return TOCSIN_VERDICT_VIOLATED;
+    }
+    return report->summary.holds > 0 ? TOCSIN_VERDICT_HOLDS : TOCSIN_VERDICT_UNKNOWN;
+}
+
+/* Write what was built, as one piece, and free it. */
+static tocsin_status write_out(tocsin_string *out, FILE *stream, tocsin_error *error)
+{
+    assert(stream);
+    tocsin_status status = tocsin_string_check(out, error);
+    if (status == TOCSIN_OK &&
+        (fwrite(out->text, 1, out->bytes, stream) != out->bytes || fflush(stream) != 0)) {
+        status = tocsin_error_system(error, "write", "the report");
+    }
+    tocsin_string_free(out);
+    return status;
+}
+
+tocsin_status tocsin_report_print(const tocsin_check_report *report, tocsin_report_format format,
+                                  bool all, bool colour, FILE *stream, tocsin_error *error)
+{
+    assert(report);
+    tocsin_string out = {0};
+    if (format == TOCSIN_REPORT_JSON) {
+        tocsin_report_json(&out, report);
+    } else {
+        tocsin_report_text(&out, report, (tocsin_text_style){.all = all, .colour = colour});
+    }
+    return write_out(&out, stream, error);
+}
+
+tocsin_status tocsin_report_print_finding(const tocsin_finding *finding, bool colour, FILE *stream,
+                                          tocsin_error *error)
+{
+    assert(finding);
+    tocsin_string out = {0};
+    tocsin_report_text_finding(&out, finding, (tocsin_text_style){.colour = colour});
+    return write_out(&out, stream, error);
+}

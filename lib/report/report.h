@@ -1,0 +1,21 @@
+/* lib/report/report.h - a check's result in words (the header inside the module). */
+#ifndef TOCSIN_LIB_REPORT_H
+#define TOCSIN_LIB_REPORT_H
+
+#include <tocsin/report.h>
+
+#include "base/base.h"
+
+typedef struct tocsin_text_style {
+    bool all;
+    bool colour;
+} tocsin_text_style;
+
+/* Each appends to `out`; failures stick there. */
+void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
+                        tocsin_text_style style);
+void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report);
+void tocsin_report_text_finding(tocsin_string *out, const tocsin_finding *finding,
+                                tocsin_text_style style);
+
+#endif

@@ -1,0 +1,80 @@
+/* report_json.c - a check's result as one JSON object on one line, schema 1.
+ *
+ * Members are only ever added within a schema. "cluster" numbers the groups of findings that begin
+ * at the same step, from 1; unknown steps and ranks are null.
+ */
+#include "report/report.h"
+
+#include <assert.h>
+
+static void write_text(tocsin_json *json, const char *key, const char *text)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_text(json, text);
+}
+
+static void write_count(tocsin_json *json, const char *key, uint64_t count)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_unsigned(json, count);
+}
+
+/* Negative means unknown. */
+static void write_number(tocsin_json *json, const char *key, int64_t number)
+{
+    tocsin_json_key(json, key);
+    if (number < 0) {
+        tocsin_json_null(json);
+    } else {
+        tocsin_json_integer(json, number);
+    }
+}
+
+static void write_finding(tocsin_json *json, const tocsin_finding *finding, uint64_t cluster)
+{
+    assert(finding && finding->code && finding->rendered);
+    tocsin_json_begin_object(json);
+    write_text(json, "code", finding->code);
+    write_text(json, "invariant", finding->invariant);
+    write_number(json, "step", finding->step);
+    write_number(json, "last_step", finding->last_step);
+    write_number(json, "rank", finding->rank);
+    write_count(json, "occurrences", finding->occurrences);
+    write_count(json, "cluster", cluster);
+    write_text(json, "relation", finding->relation);
+    write_text(json, "entity", finding->entity);
+    write_text(json, "site", finding->site);
+    write_text(json, "sentence", finding->sentence);
+    write_text(json, "rendered", finding->rendered);
+    tocsin_json_end_object(json);
+}
+
+void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report)
+{
+    static const char *const verdicts[] = {"holds", "violated", "unknown"};
+    const tocsin_check_summary *summary = &report->summary;
+    tocsin_json json = {.out = out};
+
+    tocsin_json_begin_object(&json);
+    write_count(&json, "schema", 1);
+    write_text(&json, "verdict", verdicts[tocsin_report_verdict(report)]);
+    write_count(&json, "holds", summary->holds);
+    write_count(&json, "violated", summary->violated);
+    write_count(&json, "unknown", summary->unknown);
+    tocsin_json_key(&json, "partial");
+    tocsin_json_bool(&json, report->partial);
+    write_text(&json, "run", report->run);
+    write_count(&json, "events", summary->events);
+    write_count(&json, "corrupt_blocks", summary->corrupt_blocks);
+    write_count(&json, "incomplete_processes", summary->incomplete_processes);
+    tocsin_json_key(&json, "findings");
+    tocsin_json_begin_array(&json);
+    uint64_t cluster = 0;
+    for (size_t i = 0; i < report->finding_count; i++) {
+        cluster += i == 0 || report->findings[i]->step != report->findings[i - 1]->step;
+        write_finding(&json, report->findings[i], cluster);
+    }
+    tocsin_json_end_array(&json);
+    tocsin_json_end_object(&json);
+    tocsin_string_append_char(out, '\n');
+}

@@ -1,0 +1,182 @@
+/* report_text.c - a check's result for people.
+ *
+ * Findings come in report order: by step, then the most specific first. Those that begin at the
+ * same step form a cluster: mostly one cause seen through several invariants, so the first of a
+ * cluster is shown in full and the others in a line each, a few of them.
+ */
+#include "report/report.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+#define CLUSTER_LINES 4
+
+#define BOLD          "\033[1m"
+#define RED           "\033[1;31m"
+#define GREEN         "\033[1;32m"
+#define PLAIN         "\033[0m"
+
+/* Names come from the traced program: no control characters reach the terminal. */
+static void append_visible(tocsin_string *out, const char *text)
+{
+    for (const char *byte = text; *byte; byte++) {
+        bool is_control = (unsigned char)*byte < 0x20 || *byte == 0x7f;
+        tocsin_string_append_char(out, is_control ? '?' : *byte);
+    }
+}
+
+static void append_place(tocsin_string *out, const tocsin_finding *finding)
+{
+    if (finding->step >= 0) {
+        tocsin_string_printf(out, "step %" PRId64, finding->step);
+    } else {
+        tocsin_string_append_text(out, "step unknown");
+    }
+    if (finding->rank >= 0) {
+        tocsin_string_printf(out, ", rank %" PRId32, finding->rank);
+    }
+}
+
+static void append_styled(tocsin_string *out, bool colour, const char *style, const char *text)
+{
+    tocsin_string_append_text(out, colour ? style : "");
+    append_visible(out, text);
+    tocsin_string_append_text(out, colour ? PLAIN : "");
+}
+
+void tocsin_report_text_finding(tocsin_string *out, const tocsin_finding *finding,
+                                tocsin_text_style style)
+{
+    assert(finding && finding->code && finding->rendered);
+    append_place(out, finding);
+    tocsin_string_append_text(out, ": ");
+    append_styled(out, style.colour, RED, finding->code);
+    tocsin_string_append_char(out, ' ');
+    append_visible(out, finding->rendered);
+    tocsin_string_append_char(out, '\n');
+}
+
+static void append_details(tocsin_string *out, const tocsin_finding *finding)
+{
+    tocsin_string_append_text(out, "  expected: ");
+    append_visible(out, finding->sentence);
+    tocsin_string_append_char(out, '\n');
+    if (finding->site && finding->site[0]) {
+        tocsin_string_append_text(out, "  at: ");
+        append_visible(out, finding->site);
+        tocsin_string_append_char(out, '\n');
+    }
+    tocsin_string_append_text(out, "  invariant: ");
+    append_visible(out, finding->invariant);
+    if (finding->occurrences > 1 && finding->last_step >= 0) {
+        tocsin_string_printf(out, ", violated %" PRIu64 " times, last at step %" PRId64,
+                             finding->occurrences, finding->last_step);
+    } else if (finding->occurrences > 1) {
+        tocsin_string_printf(out, ", violated %" PRIu64 " times", finding->occurrences);
+    }
+    tocsin_string_append_char(out, '\n');
+}
+
+static void append_full(tocsin_string *out, const tocsin_finding *finding, tocsin_text_style style)
+{
+    tocsin_string_append_char(out, '\n');
+    tocsin_report_text_finding(out, finding, style);
+    append_details(out, finding);
+}
+
+/* Findings first .. first + count - 1 begin at the same step. */
+static void append_cluster(tocsin_string *out, const tocsin_check_report *report, size_t first,
+                           size_t count, tocsin_text_style style)
+{
+    assert(count > 0);
+    assert(first + count <= report->finding_count);
+    append_full(out, report->findings[first], style);
+    if (count == 1) {
+        return;
+    }
+    if (style.all) {
+        for (size_t i = 1; i < count; i++) {
+            append_full(out, report->findings[first + i], style);
+        }
+        return;
+    }
+    tocsin_string_append_text(out, "  at the same step:\n");
+    size_t shown = count - 1 <= CLUSTER_LINES ? count - 1 : CLUSTER_LINES;
+    for (size_t i = 1; i <= shown; i++) {
+        const tocsin_finding *finding = report->findings[first + i];
+        tocsin_string_append_text(out, "    ");
+        append_visible(out, finding->code);
+        tocsin_string_append_char(out, ' ');
+        append_visible(out, finding->rendered);
+        tocsin_string_append_char(out, '\n');
+    }
+    if (count - 1 > shown) {
+        tocsin_string_printf(out, "    and %zu more (--all)\n", count - 1 - shown);
+    }
+}
+
+static void append_verdict(tocsin_string *out, const tocsin_check_report *report,
+                           tocsin_text_style style)
+{
+    static const struct {
+        const char *word;
+        const char *style;
+    } verdicts[] = {
+        [TOCSIN_VERDICT_HOLDS] = {"HOLDS", GREEN},
+        [TOCSIN_VERDICT_VIOLATED] = {"VIOLATED", RED},
+        [TOCSIN_VERDICT_UNKNOWN] = {"UNKNOWN", BOLD},
+    };
+    const tocsin_check_summary *summary = &report->summary;
+    tocsin_verdict verdict = tocsin_report_verdict(report);
+
+    append_styled(out, style.colour, verdicts[verdict].style, verdicts[verdict].word);
+    tocsin_string_append_text(out, report->partial ? " (partial): " : ": ");
+    append_visible(out, report->run);
+    tocsin_string_printf(out, ": %" PRIu64 " violated, %" PRIu64 " hold%s, %" PRIu64 " unknown\n",
+                         summary->violated, summary->holds, summary->holds == 1 ? "s" : "",
+                         summary->unknown);
+}
+
+static void append_uncovered(tocsin_string *out, const tocsin_check_report *report)
+{
+    const tocsin_check_summary *summary = &report->summary;
+    if (!report->partial && summary->unknown == 0 && summary->incomplete_processes == 0 &&
+        summary->corrupt_blocks == 0) {
+        return;
+    }
+    tocsin_string_append_text(out, "\nnot covered:\n");
+    if (report->partial) {
+        tocsin_string_append_text(out, "  what came after checking was stopped\n");
+    }
+    if (summary->unknown > 0) {
+        tocsin_string_printf(
+            out, "  %" PRIu64 " invariant%s never judged: the situation did not occur\n",
+            summary->unknown, summary->unknown == 1 ? "" : "s");
+    }
+    if (summary->incomplete_processes > 0) {
+        tocsin_string_printf(
+            out, "  the end of %" PRIu64 " process%s: killed before the file was closed\n",
+            summary->incomplete_processes, summary->incomplete_processes == 1 ? "" : "es");
+    }
+    if (summary->corrupt_blocks > 0) {
+        tocsin_string_printf(out, "  %" PRIu64 " corrupt block%s: the events in it are lost\n",
+                             summary->corrupt_blocks, summary->corrupt_blocks == 1 ? "" : "s");
+    }
+}
+
+void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
+                        tocsin_text_style style)
+{
+    assert(out && report);
+    append_verdict(out, report, style);
+    for (size_t first = 0; first < report->finding_count;) {
+        size_t count = 1;
+        while (first + count < report->finding_count &&
+               report->findings[first + count]->step == report->findings[first]->step) {
+            count++;
+        }
+        append_cluster(out, report, first, count, style);
+        first += count;
+    }
+    append_uncovered(out, report);
+}
