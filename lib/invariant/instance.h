@@ -41,6 +41,10 @@ typedef struct tocsin_literal { /* what a scalar stands for */
 
 TOCSIN_MUST_CHECK tocsin_status tocsin_vocabulary_new(tocsin_vocabulary **vocabulary,
                                                       tocsin_error *error);
+/* A copy in which every id means the same. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_vocabulary_copy(const tocsin_vocabulary *vocabulary,
+                                                       tocsin_vocabulary **copy,
+                                                       tocsin_error *error);
 void tocsin_vocabulary_free(tocsin_vocabulary *vocabulary);
 
 TOCSIN_MUST_CHECK tocsin_symbol tocsin_symbol_of(tocsin_vocabulary *vocabulary, const char *text);
@@ -48,6 +52,9 @@ const char *tocsin_symbol_text(const tocsin_vocabulary *vocabulary, tocsin_symbo
 
 TOCSIN_MUST_CHECK tocsin_scalar tocsin_scalar_of(tocsin_vocabulary *vocabulary,
                                                  const tocsin_literal *literal);
+/* The same without adding anything; 0 when new. */
+tocsin_scalar tocsin_scalar_find(const tocsin_vocabulary *vocabulary,
+                                 const tocsin_literal *literal);
 tocsin_literal tocsin_scalar_literal(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar);
 /* By kind, then by value; absent first. */
 int tocsin_scalar_compare(const tocsin_vocabulary *vocabulary, tocsin_scalar a, tocsin_scalar b);
@@ -83,13 +90,14 @@ typedef enum tocsin_relation_kind {
     X(14, REPEATED_CALL, SEQUENCE, "repeated call", 0)                                             \
     X(15, CALL_ARGUMENTS, ARGUMENT, "call", 0)                                                     \
     X(16, COLLECTIVES, ARGUMENT, "collectives", 1)                                                 \
-    X(17, CALL_OUTPUT, OUTPUT, "call", 0)
+    X(17, CALL_OUTPUT, OUTPUT, "call", 0)                                                          \
+    X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 18
+        TOCSIN_POPULATION_KIND_COUNT = 19
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -143,6 +151,8 @@ tocsin_population_key tocsin_population_get_key(const tocsin_vocabulary *vocabul
                                                 tocsin_population population);
 TOCSIN_MUST_CHECK tocsin_fact tocsin_fact_of(tocsin_vocabulary *vocabulary,
                                              const tocsin_fact_key *key);
+/* The same without adding anything; 0 when new. */
+tocsin_fact tocsin_fact_find(const tocsin_vocabulary *vocabulary, const tocsin_fact_key *key);
 tocsin_fact_key tocsin_fact_get_key(const tocsin_vocabulary *vocabulary, tocsin_fact fact);
 
 tocsin_relation_kind tocsin_population_relation(const tocsin_vocabulary *vocabulary,
