@@ -19,7 +19,8 @@ enum {                              /* tocsin_hook.flags */
        TOCSIN_HOOK_ARGUMENTS = 1,   /* record arguments and returns, not only that it was called */
        TOCSIN_HOOK_METHOD = 2,      /* args[0] is the bound object ("self") */
        TOCSIN_HOOK_MODULE_CALL = 4, /* torch.nn.Module.__call__: args[0] is the module */
-       TOCSIN_HOOK_MANUAL = 8 /* entered and left by Python code (optimizer hooks), see below */
+       TOCSIN_HOOK_OUTERMOST = 8,   /* only when no call of the same role is open on the thread */
+       TOCSIN_HOOK_OUTERMOST_SELF = 16 /* only when none is open for the same args[0] */
 };
 
 /* One hooked callable. Hooks are never freed while the process lives and never move: pointers to
@@ -78,11 +79,17 @@ void tocsin_hook_release(bool held_before);
 int tocsin_observe_module_exec(PyObject *module);
 
 /* Python side (module tocsin._core), for recorder.py and targets.py:
- *   hook(callable, name, role: str, flags=0) -> int   index; the same callable twice: same index
- *   unhook(index)                       restores the callable exactly
- *   manual_hook(name, role, arg_names) -> int         a hook without a callable
- *   enter(index, *args) -> int token, leave(token, result=None)   for MANUAL hooks: same observer
- *   hold() -> bool, release(bool)       the re-entry flag
- *   hooks() -> list[(index, name, role, kind)]
+ *   hook(callable, name, role: str, flags: int) -> int   the index; of a callable hooked before:
+ * the same one. TypeError: this kind of callable cannot be hooked unhook(index) restores the
+ * callable exactly hooks() -> list[(index, name, role, kind, active)] hold() -> bool, release(bool)
+ * the re-entry flag pause(), resume()                   nest; no call of any thread is observed
+ * while paused
+ *
+ * When a process with TOCSIN_RUN set has imported torch, attach.py calls
+ *   tocsin.recorder.start(directory: str, mode: "record" | "run", selection: str | None)
+ * which chooses what is hooked by calling
+ *   tocsin.targets.install(names: set[str] | None, roles: set[str] | None)     None, None:
+ * everything Several callables may share one name (every optimizer's step is
+ * "torch.optim.Optimizer.step").
  */
 #endif
