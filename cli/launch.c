@@ -82,12 +82,12 @@ tocsin_status cli_launch_check(char *const *command, tocsin_error *error)
     assert(command && command[0]);
     bool has_slash = strchr(command[0], '/') != NULL;
     if (has_slash ? !is_executable_file(command[0]) : !is_in_path(command[0])) {
-        return tocsin_error_set(error, TOCSIN_E_NOT_FOUND, "command not found: %s", command[0]);
+        return tocsin_error_at(error, TOCSIN_E_NOT_FOUND, command[0], -1, "command not found");
     }
     const char *script = python_script(command);
     if (script && access(script, R_OK) != 0) {
-        return tocsin_error_set(error, TOCSIN_E_NOT_FOUND, "cannot read the script %s: %s", script,
-                                strerror(errno));
+        return tocsin_error_at(error, TOCSIN_E_NOT_FOUND, script, -1, "cannot read the script: %s",
+                               strerror(errno));
     }
     return TOCSIN_OK;
 }

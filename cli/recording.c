@@ -301,9 +301,9 @@ void cli_recording_explain_exit(const cli_recording *recording)
     assert(recording && recording->job.ended);
     int code = recording->job.exit_code;
     if (code > CLI_SIGNAL && code != CLI_SIGNAL + SIGINT) {
-        cli_note("the command was killed by signal %d (%s); what it did until then is recorded",
-                 code - CLI_SIGNAL, strsignal(code - CLI_SIGNAL));
+        cli_note("the command was killed by signal %d (%s)", code - CLI_SIGNAL,
+                 strsignal(code - CLI_SIGNAL));
     } else if (code != 0 && code <= CLI_SIGNAL) {
-        cli_note("the command ended with exit status %d; what it did until then is recorded", code);
+        cli_note("the command ended with exit status %d", code);
     }
 }
