@@ -1,0 +1,219 @@
+/* The bias of learning: which statements are worth claiming from a handful of runs.
+ *
+ * Any learner needs one (Mitchell 1980): without it every accident of three runs is a law. Ours
+ * speaks of kinds of statements only, never of a particular function, model or script. Each rule is
+ * measured in docs/decisions/0003-invariant-quality.md: what it removes were the false alarms of
+ * healthy runs with other hyper-parameters. */
+#include <assert.h>
+#include <infer/infer.h>
+
+const char *tocsin_drop_reason(tocsin_drop drop)
+{
+    static const char *const reasons[] = {
+#define X(name, reason) [TOCSIN_DROP_##name] = reason,
+        TOCSIN_DROP_TABLE(X)
+#undef X
+    };
+    assert(drop < TOCSIN_DROP_COUNT);
+    return reasons[drop];
+}
+
+static bool starts_with(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t bytes = strlen(text), tail = strlen(suffix);
+    return bytes >= tail && strcmp(text + bytes - tail, suffix) == 0;
+}
+
+static bool is_one_of(uint8_t role, const uint8_t *roles, size_t count)
+{
+    return memchr(roles, role, count) != NULL;
+}
+
+/* The loop's skeleton is the same for every model: gradients are cleared, computed and applied.
+ * What surrounds an update (clipping, schedules) is claimed of the update only. */
+static tocsin_drop bias_of_order(tocsin_population_key population, tocsin_fact_key fact)
+{
+    static const uint8_t skeleton[] = {TOCSIN_ROLE_ZERO_GRAD, TOCSIN_ROLE_BACKWARD,
+                                       TOCSIN_ROLE_OPTIMIZER_STEP};
+    static const uint8_t surroundings[] = {TOCSIN_ROLE_CLIP_GRAD, TOCSIN_ROLE_SCHEDULER_STEP,
+                                           TOCSIN_ROLE_SCALER};
+    bool basic = is_one_of(fact.role, skeleton, sizeof skeleton);
+    bool known = population.role != TOCSIN_ROLE_NONE && fact.role != TOCSIN_ROLE_NONE &&
+                 population.role != fact.role;
+    if (known && population.role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        known = basic || is_one_of(fact.role, surroundings, sizeof surroundings);
+    else if (known)
+        known = basic && (is_one_of(population.role, skeleton, sizeof skeleton) ||
+                          is_one_of(population.role, surroundings, sizeof surroundings));
+    return known ? TOCSIN_DROP_KEPT : TOCSIN_DROP_UNSTABLE_ORDER;
+}
+
+static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
+                                  tocsin_population_key population, tocsin_fact_key fact)
+{
+    static const uint8_t verbs[] = {TOCSIN_ROLE_BACKWARD,       TOCSIN_ROLE_ZERO_GRAD,
+                                    TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_CLIP_GRAD,
+                                    TOCSIN_ROLE_SCHEDULER_STEP, TOCSIN_ROLE_COLLECTIVE};
+    const char *caller = tocsin_symbol_text(vocabulary, population.name);
+    const char *callee = tocsin_symbol_text(vocabulary, fact.name);
+    if (population.role == TOCSIN_ROLE_OPTIMIZER_STEP || starts_with(caller, "torch.optim."))
+        return TOCSIN_DROP_OPTIMIZER_INTERNAL;
+    if (is_one_of(fact.role, verbs, sizeof verbs))
+        return TOCSIN_DROP_KEPT;
+    /* A library function calls what its own code says. A container, a user's module or a role (many
+     * functions) calls what the model is made of. */
+    bool library =
+        starts_with(caller, "torch.") && starts_with(callee, "torch.") &&
+        fact.role == TOCSIN_ROLE_NONE && !starts_with(caller, "torch.nn.modules.container.") &&
+        !starts_with(callee, "torch.nn.modules.") && !starts_with(callee, "torch.optim.");
+    return library ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
+}
+
+static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
+{
+    const char *field = tocsin_symbol_text(vocabulary, fact.name);
+    tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
+    if (ends_with(field, ".requires_grad"))
+        return TOCSIN_DROP_DATA_FLOW;
+    /* Zero is "off"; other numbers are how much, which is the user's to choose. */
+    if (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0)
+        return TOCSIN_DROP_MAGNITUDE;
+    if (literal.kind == TOCSIN_VALUE_INT && literal.integer != 0 && !ends_with(field, ".ndim"))
+        return TOCSIN_DROP_MAGNITUDE;
+    return TOCSIN_DROP_KEPT;
+}
+
+static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary,
+                                  tocsin_population_key population, tocsin_fact_key fact)
+{
+    const char *field = tocsin_symbol_text(vocabulary, fact.name);
+    if (ends_with(field, ".requires_grad") && population.role != TOCSIN_ROLE_LOSS)
+        return TOCSIN_DROP_DATA_FLOW;
+    if (fact.predicate == TOCSIN_PREDICATE_RETURN_IS) {
+        tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
+        if (literal.kind == TOCSIN_VALUE_FLOAT ||
+            (literal.kind == TOCSIN_VALUE_INT && !ends_with(field, ".ndim")))
+            return TOCSIN_DROP_MAGNITUDE;
+    }
+    return TOCSIN_DROP_KEPT;
+}
+
+tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                                tocsin_fact fact)
+{
+    tocsin_population_key population_key = tocsin_population_get_key(vocabulary, population);
+    tocsin_fact_key fact_key = tocsin_fact_get_key(vocabulary, fact);
+    switch (fact_key.predicate) {
+    case TOCSIN_PREDICATE_FOLLOWS:
+        return bias_of_order(population_key, fact_key);
+    case TOCSIN_PREDICATE_CALLS:
+        return bias_of_callee(vocabulary, population_key, fact_key);
+    case TOCSIN_PREDICATE_ARGUMENT_IS:
+        return bias_of_argument(vocabulary, fact_key);
+    case TOCSIN_PREDICATE_RETURN_IS:
+    case TOCSIN_PREDICATE_RETURN_MATCHES:
+        return bias_of_output(vocabulary, population_key, fact_key);
+    default:
+        return TOCSIN_DROP_KEPT;
+    }
+}
+
+bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                                tocsin_fact fact)
+{
+    tocsin_population_key population_key = tocsin_population_get_key(vocabulary, population);
+    tocsin_fact_key fact_key = tocsin_fact_get_key(vocabulary, fact);
+    if (population_key.role == TOCSIN_ROLE_LOSS)
+        return false; /* a loss has one shape and one precision in every model */
+    if (fact_key.predicate == TOCSIN_PREDICATE_ARGUMENT_IS)
+        return true;
+    return fact_key.predicate == TOCSIN_PREDICATE_RETURN_IS &&
+           ends_with(tocsin_symbol_text(vocabulary, fact_key.name), ".ndim");
+}
+
+bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                              const tocsin_field *field)
+{
+    const char *name = tocsin_symbol_text(vocabulary, field->name);
+    if (tocsin_population_is_pair(vocabulary, population))
+        return true; /* even an identity may be equal or unequal */
+    if (tocsin_field_is_identity(name))
+        return false;
+    if (!tocsin_bias_allows_constant(vocabulary, field->name, field->a))
+        return false;
+    /* One argument never explains another: which tensors meet in a call is the model's data flow.
+     * What a call returns does depend on its arguments. */
+    if (tocsin_population_relation(vocabulary, population) == TOCSIN_RELATION_ARGUMENT)
+        return !starts_with(name, "arg.");
+    return true;
+}
+
+bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
+                                 tocsin_scalar value)
+{
+    const char *name = tocsin_symbol_text(vocabulary, field);
+    if (tocsin_field_is_identity(name) || ends_with(name, ".shape"))
+        return false;
+    switch (tocsin_scalar_literal(vocabulary, value).kind) {
+    case TOCSIN_VALUE_FLOAT:
+        return false;
+    case TOCSIN_VALUE_INT: /* sizes and hyper-parameters; not ndim, world_size, a user's meta */
+        return ends_with(name, ".ndim") || starts_with(name, "meta.");
+    default:
+        return true;
+    }
+}
+
+bool tocsin_bias_is_context(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                            tocsin_symbol field)
+{
+    const char *name = tocsin_symbol_text(vocabulary, field);
+    switch (tocsin_population_relation(vocabulary, population)) {
+    case TOCSIN_RELATION_ARGUMENT:
+    case TOCSIN_RELATION_OUTPUT:
+        return strcmp(name, "meta.autocast") == 0 || strcmp(name, "meta.stage") == 0 ||
+               strcmp(name, "meta.grad_enabled") == 0;
+    case TOCSIN_RELATION_SEQUENCE:
+        return strcmp(name, "meta.first_micro") == 0;
+    default:
+        return false;
+    }
+}
+
+bool tocsin_bias_is_about(const tocsin_vocabulary *vocabulary, tocsin_fact fact,
+                          tocsin_symbol field)
+{
+    const char *name = tocsin_symbol_text(vocabulary, field);
+    switch (tocsin_fact_get_key(vocabulary, fact).predicate) {
+    case TOCSIN_PREDICATE_IN_OPTIMIZER:
+        return starts_with(name, "var.in_optimizer") || starts_with(name, "var.in_this_optimizer");
+    case TOCSIN_PREDICATE_IN_MODEL:
+        return starts_with(name, "var.in_model");
+    default:
+        return tocsin_fact_is_about(vocabulary, fact, field);
+    }
+}
+
+int tocsin_bias_preference(const tocsin_vocabulary *vocabulary, const tocsin_clause *clause)
+{
+    /* What the loop is doing explains more than what a variable is, and that more than what one
+     * call was given. */
+    static const char *const prefixes[] = {"meta.first_micro",
+                                           "meta.grad_enabled",
+                                           "meta.stage",
+                                           "meta.",
+                                           "var.",
+                                           "self.training",
+                                           "self.",
+                                           "arg."};
+    const char *name = tocsin_symbol_text(vocabulary, clause->field);
+    int rank = 0;
+    while (rank < (int)TOCSIN_COUNT_OF(prefixes) && !starts_with(name, prefixes[rank]))
+        ++rank;
+    return rank;
+}

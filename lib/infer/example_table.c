@@ -1,0 +1,181 @@
+/* Instances, counted.
+ *
+ * One table a population. Equal field vectors are one row, and a cell counts the instances of a row
+ * in which a fact was true: a fact that is true in fewer instances than the row has is contradicted
+ * there. Invariant: a row's fields are those that clauses may speak of, so two rows differ in
+ * something a precondition can express. Cost: one hash of the fields and one look-up per fact an
+ * instance; memory by different circumstances, within limits, and not by the length of a run. */
+#include <assert.h>
+#include <infer/infer.h>
+
+enum { IDENTITY_EQUAL = 1, IDENTITY_OTHER = 2 }; /* any two scalars: only their equality is used */
+
+static void table_free(tocsin_table *table)
+{
+    if (table == NULL)
+        return;
+    for (size_t i = 0; i < table->rows.count; ++i)
+        tocsin_free((void *)(uintptr_t)table->rows.items[i].fields);
+    tocsin_intern_free(&table->vectors);
+    TOCSIN_VEC_FREE(&table->rows);
+    TOCSIN_VEC_FREE(&table->facts);
+    TOCSIN_VEC_FREE(&table->drops);
+    tocsin_map_free(&table->fact_index);
+    TOCSIN_VEC_FREE(&table->cells);
+    tocsin_map_free(&table->cell_index);
+    tocsin_free(table);
+}
+
+void tocsin_examples_free(tocsin_examples *examples)
+{
+    if (examples == NULL)
+        return;
+    for (size_t i = 0; i < examples->tables.count; ++i)
+        table_free(examples->tables.items[i]);
+    TOCSIN_VEC_FREE(&examples->tables);
+    tocsin_map_free(&examples->table_index);
+    tocsin_string_free(&examples->key);
+}
+
+static tocsin_table *table_of(tocsin_examples *examples, tocsin_population population)
+{
+    uint64_t *slot = tocsin_map_find(&examples->table_index, population);
+    if (slot != NULL)
+        return examples->tables.items[*slot - 1];
+    tocsin_table *table = tocsin_zalloc(1, sizeof *table);
+    if (table == NULL)
+        return NULL;
+    table->population = population;
+    if (!TOCSIN_VEC_PUSH(&examples->tables, table)) {
+        table_free(table);
+        return NULL;
+    }
+    if (!tocsin_map_put(&examples->table_index, population, examples->tables.count)) {
+        --examples->tables.count;
+        table_free(table);
+        return NULL;
+    }
+    return table;
+}
+
+/* The fields that clauses may speak of, as bytes: the row's key. Of an identity in a pair only
+ * remains whether both halves share it. */
+static tocsin_status make_key(tocsin_examples *examples, const tocsin_instance *instance,
+                              bool *contrast, tocsin_error *error)
+{
+    const tocsin_vocabulary *vocabulary = examples->vocabulary;
+    tocsin_string_clear(&examples->key);
+    *contrast = false;
+    bool pair = tocsin_population_is_pair(vocabulary, instance->population);
+    for (uint32_t i = 0; i < instance->field_count; ++i) {
+        tocsin_field field = instance->fields[i];
+        assert(i == 0 || instance->fields[i - 1].name < field.name);
+        if (!tocsin_bias_allows_field(vocabulary, instance->population, &field))
+            continue;
+        const char *name = tocsin_symbol_text(vocabulary, field.name);
+        if (pair && tocsin_field_is_identity(name) && field.a != 0 && field.b != 0) {
+            if (field.a != field.b && strcmp(name, "var.name") == 0)
+                *contrast = true;
+            field.b = field.a == field.b ? IDENTITY_EQUAL : IDENTITY_OTHER;
+            field.a = IDENTITY_EQUAL;
+        }
+        tocsin_string_append(&examples->key, &field, sizeof field);
+    }
+    return tocsin_string_check(&examples->key, error);
+}
+
+/* The row of examples->key; *index is left alone when the table is full. */
+static tocsin_status find_row(tocsin_examples *examples, tocsin_table *table, bool contrast,
+                              uint32_t *index, tocsin_error *error)
+{
+    const tocsin_string *key = &examples->key;
+    const char *bytes = tocsin_string_text(key);
+    uint32_t id = tocsin_intern_find(&table->vectors, bytes, key->bytes);
+    if (id == 0) {
+        if (table->rows.count == TOCSIN_INFER_ROWS_MAX) {
+            table->overflow = true;
+            return TOCSIN_OK;
+        }
+        tocsin_row row = {.contrast = contrast,
+                          .field_count = (uint32_t)(key->bytes / sizeof(tocsin_field))};
+        tocsin_field *fields = tocsin_alloc(key->bytes);
+        if (fields == NULL)
+            return tocsin_error_memory(error);
+        memcpy(fields, bytes, key->bytes);
+        row.fields = fields;
+        if (!TOCSIN_VEC_PUSH(&table->rows, row)) {
+            tocsin_free(fields);
+            return tocsin_error_memory(error);
+        }
+        id = tocsin_intern_put(&table->vectors, bytes, key->bytes);
+        if (id == 0)
+            return tocsin_error_memory(error);
+    }
+    assert(id <= table->rows.count);
+    *index = id - 1;
+    return TOCSIN_OK;
+}
+
+static tocsin_status find_fact(tocsin_examples *examples, tocsin_table *table, tocsin_fact fact,
+                               uint32_t *index, tocsin_error *error)
+{
+    uint64_t *slot = tocsin_map_find(&table->fact_index, fact);
+    if (slot == NULL) {
+        tocsin_drop drop = tocsin_bias_of_fact(examples->vocabulary, table->population, fact);
+        if (!TOCSIN_VEC_RESERVE(&table->facts, 1) || !TOCSIN_VEC_RESERVE(&table->drops, 1) ||
+            !tocsin_map_put(&table->fact_index, fact, table->facts.count + 1))
+            return tocsin_error_memory(error);
+        table->facts.items[table->facts.count++] = fact;
+        table->drops.items[table->drops.count++] = (uint8_t)drop;
+        *index = (uint32_t)table->facts.count - 1;
+        return TOCSIN_OK;
+    }
+    *index = (uint32_t)*slot - 1;
+    return TOCSIN_OK;
+}
+
+static tocsin_status count_fact(tocsin_table *table, uint32_t row, uint32_t fact,
+                                tocsin_error *error)
+{
+    uint64_t *slot = tocsin_map_at(&table->cell_index, (uint64_t)row << 32 | fact);
+    if (slot == NULL)
+        return tocsin_error_memory(error);
+    if (*slot == 0) {
+        if (table->cells.count == TOCSIN_INFER_CELLS_MAX) {
+            table->overflow = true;
+            return TOCSIN_OK;
+        }
+        if (!TOCSIN_VEC_PUSH(&table->cells, (tocsin_cell){.row = row, .fact = fact}))
+            return tocsin_error_memory(error);
+        *slot = table->cells.count;
+    }
+    ++table->cells.items[*slot - 1].count;
+    return TOCSIN_OK;
+}
+
+tocsin_status tocsin_examples_add(void *context, const tocsin_instance *instance,
+                                  tocsin_error *error)
+{
+    tocsin_examples *examples = context;
+    assert(examples->run < TOCSIN_INFER_RUNS_MAX);
+    tocsin_table *table = table_of(examples, instance->population);
+    if (table == NULL)
+        return tocsin_error_memory(error);
+    bool contrast;
+    TOCSIN_TRY(make_key(examples, instance, &contrast, error));
+    uint32_t row = UINT32_MAX;
+    TOCSIN_TRY(find_row(examples, table, contrast, &row, error));
+    if (table->overflow)
+        return TOCSIN_OK;
+    ++table->rows.items[row].count;
+    table->rows.items[row].runs |= UINT64_C(1) << examples->run;
+    if (instance->ordinal > table->ordinal_max)
+        table->ordinal_max = instance->ordinal;
+    for (uint32_t i = 0; i < instance->fact_count; ++i) {
+        uint32_t fact = 0;
+        TOCSIN_TRY(find_fact(examples, table, instance->facts[i], &fact, error));
+        if (table->drops.items[fact] == TOCSIN_DROP_KEPT)
+            TOCSIN_TRY(count_fact(table, row, fact, error));
+    }
+    return TOCSIN_OK;
+}

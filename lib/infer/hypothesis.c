@@ -1,0 +1,366 @@
+/* From a table's facts to invariants or reasons against.
+ *
+ * A hypothesis is (population, fact) with at least one positive example (TrainCheck, algorithm 1).
+ * It is kept when a safe precondition exists, when its support does not hang on one run, and when
+ * it is stable: what the other runs teach must not alarm on the run left out. Cost: per fact, one
+ * deduction, and one more for each run that alone shows some negative. */
+#include <assert.h>
+#include <infer/hypothesis.h>
+#include <infer/infer.h>
+#include <stdlib.h>
+
+struct judge {
+    const tocsin_vocabulary *vocabulary;
+    const tocsin_table *table;
+    uint32_t run_count;
+    bool pair;
+    tocsin_arena *arena; /* keeps results */
+    tocsin_arena scratch;
+    tocsin_clause_table clauses;
+    uint64_t *weights;
+    uint64_t *positives, *negatives;
+    const tocsin_cell **cells; /* by fact */
+    size_t *cell_begin;        /* facts + 1 */
+};
+
+/* Replicas in different processes are independent witnesses; runs are not needed for that. */
+static bool needs_two_runs(const struct judge *judge)
+{
+    return judge->run_count > 1 && !judge->pair;
+}
+
+static bool is_one_run(uint64_t runs)
+{
+    return (runs & (runs - 1)) == 0;
+}
+
+static uint64_t runs_of(const struct judge *judge, const uint64_t *rows, const uint64_t *also)
+{
+    uint64_t runs = 0;
+    for (size_t i = 0; i < judge->clauses.row_count; ++i)
+        if (tocsin_bits_test(rows, i) && tocsin_bits_test(also, i))
+            runs |= judge->table->rows.items[i].runs;
+    return runs;
+}
+
+static tocsin_status sort_cells(struct judge *judge, tocsin_error *error)
+{
+    const tocsin_table *table = judge->table;
+    size_t facts = table->facts.count;
+    judge->cell_begin = TOCSIN_ARENA_ARRAY(&judge->scratch, size_t, facts + 2);
+    judge->cells = TOCSIN_ARENA_ARRAY(&judge->scratch, const tocsin_cell *, table->cells.count);
+    if (judge->cell_begin == NULL || judge->cells == NULL)
+        return tocsin_error_memory(error);
+    /* Counting sort; shifted by one so that filling leaves the begins in place. */
+    memset(judge->cell_begin, 0, (facts + 2) * sizeof *judge->cell_begin);
+    for (size_t i = 0; i < table->cells.count; ++i)
+        ++judge->cell_begin[table->cells.items[i].fact + 2];
+    for (size_t f = 2; f < facts + 2; ++f)
+        judge->cell_begin[f] += judge->cell_begin[f - 1];
+    for (size_t i = 0; i < table->cells.count; ++i)
+        judge->cells[judge->cell_begin[table->cells.items[i].fact + 1]++] = &table->cells.items[i];
+    assert(judge->cell_begin[facts] == table->cells.count);
+    return TOCSIN_OK;
+}
+
+/* Split the rows by the fact. A pair of different variables that happens to be equal (two biases
+ * that are still zero) is no example at all: such pairs can only argue against. */
+static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invariant *invariant,
+                                 uint64_t *fingerprint)
+{
+    const tocsin_table *table = judge->table;
+    size_t words = judge->clauses.words;
+    memset(judge->positives, 0, words * sizeof *judge->positives);
+    memset(judge->negatives, 0, words * sizeof *judge->negatives);
+    for (size_t i = 0; i < table->rows.count; ++i)
+        tocsin_bits_set(judge->negatives, i);
+    uint64_t runs = 0;
+    invariant->instances = 0;
+    for (size_t i = judge->cell_begin[fact]; i < judge->cell_begin[fact + 1]; ++i) {
+        const tocsin_cell *cell = judge->cells[i];
+        const tocsin_row *row = &table->rows.items[cell->row];
+        assert(cell->count > 0 && cell->count <= row->count);
+        if (cell->count < row->count && !row->contrast)
+            return TOCSIN_DROP_CONTRADICTORY;
+        if (cell->count < row->count)
+            continue;
+        judge->negatives[cell->row / 64] &= ~(UINT64_C(1) << (cell->row % 64));
+        if (row->contrast)
+            continue;
+        tocsin_bits_set(judge->positives, cell->row);
+        invariant->instances += cell->count;
+        runs |= row->runs;
+    }
+    invariant->runs = (uint32_t)__builtin_popcountll(runs);
+    *fingerprint = 0;
+    for (size_t i = 0; i < table->rows.count; ++i) {
+        const tocsin_row *row = &table->rows.items[i];
+        uint64_t hash = tocsin_hash64(row->fields, row->field_count * sizeof *row->fields,
+                                      tocsin_bits_test(judge->positives, i));
+        *fingerprint += tocsin_mix64(hash ^ tocsin_mix64(row->count));
+    }
+    return tocsin_bits_any(judge->positives, words) ? TOCSIN_DROP_KEPT
+                                                    : TOCSIN_DROP_NO_PRECONDITION;
+}
+
+/* "return.dtype = arg.input.dtype" where both were always float32 says nothing about equality. */
+static bool compares_constants(const struct judge *judge, tocsin_fact fact)
+{
+    tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, fact);
+    if (key.predicate != TOCSIN_PREDICATE_RETURN_MATCHES)
+        return false;
+    tocsin_scalar seen = 0;
+    for (size_t i = 0; i < judge->table->rows.count; ++i) {
+        const tocsin_row *row = &judge->table->rows.items[i];
+        for (uint32_t f = 0; tocsin_bits_test(judge->positives, i) && f < row->field_count; ++f) {
+            if (row->fields[f].name != key.other)
+                continue;
+            if (seen != 0 && row->fields[f].a != seen)
+                return false;
+            seen = row->fields[f].a;
+        }
+    }
+    return seen != 0; /* not a field of ours (a shape): nothing is known of its values */
+}
+
+static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invariant *invariant)
+{
+    if (needs_two_runs(judge) && invariant->runs < 2)
+        return TOCSIN_DROP_ONE_RUN;
+    if (!tocsin_bits_any(judge->negatives, judge->clauses.words) &&
+        tocsin_bias_wants_contrast(judge->vocabulary, invariant->population, invariant->fact))
+        return TOCSIN_DROP_NEVER_VARIED;
+    if (compares_constants(judge, invariant->fact))
+        return TOCSIN_DROP_SAME_CONSTANT;
+    return TOCSIN_DROP_KEPT;
+}
+
+static tocsin_status deduce(struct judge *judge, tocsin_fact fact, const uint64_t *positives,
+                            const uint64_t *negatives, tocsin_deduction *deduction,
+                            tocsin_error *error)
+{
+    tocsin_question question = {.clauses = &judge->clauses,
+                                .weights = judge->weights,
+                                .positives = positives,
+                                .negatives = negatives};
+    TOCSIN_TRY(tocsin_clause_candidates(judge->vocabulary, &judge->clauses, fact, positives,
+                                        &judge->scratch, &question.candidates,
+                                        &question.candidate_count, error));
+    return tocsin_deduce(&question, &judge->scratch, deduction, error);
+}
+
+/* Cases that only one run has met are too special to be claimed. What is left is still safe. */
+static tocsin_status drop_special_groups(struct judge *judge, tocsin_deduction *deduction,
+                                         tocsin_error *error)
+{
+    uint64_t *rows = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, judge->clauses.words);
+    if (rows == NULL)
+        return tocsin_error_memory(error);
+    size_t kept = 0;
+    for (size_t g = 0; g < deduction->count; ++g) {
+        tocsin_deduction one = {.found = true, .count = 1, .groups = {deduction->groups[g]}};
+        tocsin_deduction_rows(&judge->clauses, &one, rows);
+        if (!is_one_run(runs_of(judge, rows, judge->positives)))
+            deduction->groups[kept++] = deduction->groups[g];
+    }
+    deduction->count = kept;
+    return TOCSIN_OK;
+}
+
+/* Would the precondition learned without run `run` have alarmed on it? */
+static tocsin_status test_left_out(struct judge *judge, tocsin_fact fact, uint32_t run, bool *alarm,
+                                   tocsin_error *error)
+{
+    size_t words = judge->clauses.words;
+    uint64_t *positives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    uint64_t *negatives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    uint64_t *unseen = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    uint64_t *rows = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    if (positives == NULL || negatives == NULL || unseen == NULL || rows == NULL)
+        return tocsin_error_memory(error);
+    memcpy(positives, judge->positives, words * sizeof *positives);
+    memcpy(negatives, judge->negatives, words * sizeof *negatives);
+    memset(unseen, 0, words * sizeof *unseen);
+    for (size_t i = 0; i < judge->clauses.row_count; ++i) {
+        if (judge->table->rows.items[i].runs != UINT64_C(1) << run)
+            continue;
+        uint64_t bit = UINT64_C(1) << (i % 64);
+        unseen[i / 64] |= negatives[i / 64] & bit;
+        positives[i / 64] &= ~bit;
+        negatives[i / 64] &= ~bit;
+    }
+    if (!tocsin_bits_any(unseen, words) || !tocsin_bits_any(positives, words))
+        return TOCSIN_OK;
+    tocsin_deduction deduction;
+    TOCSIN_TRY(deduce(judge, fact, positives, negatives, &deduction, error));
+    if (!deduction.found)
+        return TOCSIN_OK;
+    tocsin_deduction_rows(&judge->clauses, &deduction, rows);
+    *alarm = tocsin_bits_meet(rows, unseen, words);
+    return TOCSIN_OK;
+}
+
+/* The constants that all positives share in the fields of their context: at most `limit`. */
+static size_t find_context(const struct judge *judge, tocsin_clause *context, size_t limit)
+{
+    const tocsin_row *first = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < judge->table->rows.count; ++i) {
+        if (!tocsin_bits_test(judge->positives, i))
+            continue;
+        const tocsin_row *row = &judge->table->rows.items[i];
+        if (first == NULL) {
+            first = row;
+            for (uint32_t f = 0; f < row->field_count && count < limit; ++f)
+                if (row->fields[f].a != 0 && row->fields[f].a == row->fields[f].b &&
+                    tocsin_bias_is_context(judge->vocabulary, judge->table->population,
+                                           row->fields[f].name))
+                    context[count++] = (tocsin_clause){.kind = TOCSIN_CLAUSE_CONSTANT,
+                                                       .field = row->fields[f].name,
+                                                       .value = row->fields[f].a};
+        }
+        size_t kept = 0;
+        for (size_t c = 0; c < count; ++c)
+            if (tocsin_clause_holds(&context[c], row->fields, row->field_count))
+                context[kept++] = context[c];
+        count = kept;
+    }
+    return count;
+}
+
+enum { CONTEXT_MAX = 4 };
+
+static tocsin_status write_precondition(const struct judge *judge,
+                                        const tocsin_deduction *deduction,
+                                        tocsin_precondition *when, tocsin_error *error)
+{
+    tocsin_clause context[CONTEXT_MAX];
+    size_t context_count = find_context(judge, context, CONTEXT_MAX);
+    tocsin_conjunction *any =
+        TOCSIN_ARENA_ARRAY(judge->arena, tocsin_conjunction, deduction->count);
+    if (any == NULL)
+        return tocsin_error_memory(error);
+    for (size_t g = 0; g < deduction->count; ++g) {
+        const tocsin_group *group = &deduction->groups[g];
+        tocsin_clause *clauses =
+            TOCSIN_ARENA_ARRAY(judge->arena, tocsin_clause, group->count + context_count);
+        if (clauses == NULL)
+            return tocsin_error_memory(error);
+        uint32_t count = 0;
+        for (size_t i = 0; i < group->count; ++i)
+            clauses[count++] = judge->clauses.clauses[group->clauses[i]];
+        for (size_t c = 0; c < context_count; ++c) {
+            bool there = false;
+            for (size_t i = 0; i < group->count; ++i)
+                there |= memcmp(&clauses[i], &context[c], sizeof context[c]) == 0;
+            if (!there)
+                clauses[count++] = context[c];
+        }
+        any[g] = (tocsin_conjunction){.count = count, .clauses = clauses};
+    }
+    /* One empty conjunction is the unconditional precondition, which has none. */
+    bool unconditional = deduction->count == 1 && any[0].count == 0;
+    *when = (tocsin_precondition){.count = unconditional ? 0 : (uint32_t)deduction->count,
+                                  .any = unconditional ? NULL : any};
+    return TOCSIN_OK;
+}
+
+/* The deduction and what must be true of it. */
+static tocsin_status explain(struct judge *judge, tocsin_hypothesis *hypothesis,
+                             tocsin_error *error)
+{
+    tocsin_fact fact = hypothesis->invariant.fact;
+    tocsin_deduction deduction;
+    TOCSIN_TRY(deduce(judge, fact, judge->positives, judge->negatives, &deduction, error));
+    if (!deduction.found) {
+        hypothesis->drop = TOCSIN_DROP_NO_PRECONDITION;
+        return TOCSIN_OK;
+    }
+    if (needs_two_runs(judge))
+        TOCSIN_TRY(drop_special_groups(judge, &deduction, error));
+    if (deduction.count == 0) {
+        hypothesis->drop = TOCSIN_DROP_ONE_RUN_PRECONDITION;
+        return TOCSIN_OK;
+    }
+    bool alarm = false;
+    for (uint32_t run = 0; judge->run_count > 1 && run < judge->run_count && !alarm; ++run)
+        TOCSIN_TRY(test_left_out(judge, fact, run, &alarm, error));
+    if (alarm) {
+        hypothesis->drop = TOCSIN_DROP_NOT_STABLE;
+        return TOCSIN_OK;
+    }
+    return write_precondition(judge, &deduction, &hypothesis->invariant.when, error);
+}
+
+static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothesis *hypothesis,
+                                tocsin_error *error)
+{
+    const tocsin_table *table = judge->table;
+    *hypothesis = (tocsin_hypothesis){
+        .drop = (tocsin_drop)table->drops.items[fact],
+        .invariant = {.population = table->population, .fact = table->facts.items[fact]}};
+    bool order = tocsin_population_relation(judge->vocabulary, table->population) ==
+                 TOCSIN_RELATION_SEQUENCE;
+    if (hypothesis->drop == TOCSIN_DROP_KEPT && table->overflow)
+        hypothesis->drop = TOCSIN_DROP_TOO_MANY;
+    if (hypothesis->drop == TOCSIN_DROP_KEPT && order && table->ordinal_max > 4)
+        hypothesis->drop = TOCSIN_DROP_NOT_ONCE_A_STEP;
+    if (hypothesis->drop == TOCSIN_DROP_KEPT)
+        hypothesis->drop =
+            find_examples(judge, fact, &hypothesis->invariant, &hypothesis->fingerprint);
+    if (hypothesis->drop == TOCSIN_DROP_KEPT)
+        hypothesis->drop = weigh_evidence(judge, &hypothesis->invariant);
+    if (hypothesis->drop != TOCSIN_DROP_KEPT)
+        return TOCSIN_OK;
+    tocsin_arena_mark mark = tocsin_arena_get_mark(&judge->scratch);
+    tocsin_status status = explain(judge, hypothesis, error);
+    tocsin_arena_reset_to(&judge->scratch, mark);
+    return status;
+}
+
+static tocsin_status prepare(struct judge *judge, tocsin_error *error)
+{
+    const tocsin_table *table = judge->table;
+    TOCSIN_TRY(tocsin_clause_table_build(judge->vocabulary, table, &judge->scratch, &judge->clauses,
+                                         error));
+    size_t rows = table->rows.count, words = judge->clauses.words;
+    judge->weights = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, rows);
+    judge->positives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    judge->negatives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
+    if (judge->weights == NULL || judge->positives == NULL || judge->negatives == NULL)
+        return tocsin_error_memory(error);
+    for (size_t i = 0; i < rows; ++i)
+        judge->weights[i] = table->rows.items[i].count;
+    return sort_cells(judge, error);
+}
+
+static int compare_hypotheses(const void *a, const void *b, void *vocabulary)
+{
+    const tocsin_hypothesis *x = a, *y = b;
+    return tocsin_fact_compare(vocabulary, x->invariant.fact, y->invariant.fact);
+}
+
+tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
+                                      const tocsin_table *table, uint32_t run_count,
+                                      tocsin_arena *arena, tocsin_hypothesis **hypotheses,
+                                      size_t *count, tocsin_error *error)
+{
+    struct judge judge = {.vocabulary = vocabulary,
+                          .table = table,
+                          .run_count = run_count,
+                          .pair = tocsin_population_is_pair(vocabulary, table->population),
+                          .arena = arena};
+    assert(run_count >= 1 && run_count <= TOCSIN_INFER_RUNS_MAX);
+    *count = table->facts.count;
+    *hypotheses = TOCSIN_ARENA_ARRAY(arena, tocsin_hypothesis, *count);
+    tocsin_status status = *hypotheses == NULL ? tocsin_error_memory(error) : TOCSIN_OK;
+    if (status == TOCSIN_OK && !table->overflow)
+        status = prepare(&judge, error);
+    for (size_t i = 0; i < *count && status == TOCSIN_OK; ++i)
+        status = judge_fact(&judge, i, &(*hypotheses)[i], error);
+    if (status == TOCSIN_OK && *count > 1)
+        qsort_r(*hypotheses, *count, sizeof **hypotheses, compare_hypotheses,
+                (void *)(uintptr_t)vocabulary);
+    tocsin_arena_free(&judge.scratch);
+    return status;
+}
