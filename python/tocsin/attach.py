@@ -1,0 +1,65 @@
+"""Starts the recorder in this process, as the environment says (docs/hooking.md)."""
+
+import os
+import sys
+import types
+
+
+class Environment:
+    """What `tocsin record` and `tocsin run` tell the processes of a job.
+
+    TOCSIN_RUN        the run's directory
+    TOCSIN_MODE       "record" (everything), "run" (what the selection names) or "off"
+    TOCSIN_SELECTION  a file that says what to record (docs/formats/selection.md)
+    TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
+    """
+
+    def __init__(self, variables=os.environ):
+        self.directory = variables.get("TOCSIN_RUN", "")
+        self.mode = variables.get("TOCSIN_MODE", "record")
+        self.selection = variables.get("TOCSIN_SELECTION") or None
+        self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
+
+
+_attached = False
+
+
+def attach(environment: Environment | None = None) -> bool:
+    """Start recording, once per process. A failure is one line on stderr, never an exception."""
+    global _attached
+    environment = environment or Environment()
+    if _attached or not environment.directory or environment.mode == "off":
+        return _attached
+    try:
+        from tocsin import recorder
+
+        recorder.start(
+            environment.directory,
+            environment.mode,
+            environment.selection,
+            environment.packages,
+        )
+        _attached = True
+    except Exception as error:
+        _stop(error)
+    return _attached
+
+
+def module_imported(module: types.ModuleType) -> None:
+    """A module of the user's packages or of Dynamo has been imported. Never raises."""
+    if not _attached:
+        return
+    try:
+        from tocsin import targets
+
+        targets.module_imported(module)
+    except Exception as error:
+        _stop(error)
+
+
+def _stop(error: Exception) -> None:
+    """Give up: nothing is observed from here on."""
+    core = sys.modules.get("tocsin._core")
+    if core is not None:
+        core.pause()
+    print(f"tocsin: error: not recording: {type(error).__name__}: {error}", file=sys.stderr)

@@ -1,0 +1,276 @@
+"""What is hooked in torch, under which name and in which role.
+
+A hook belongs to a callable object, not to a name; of several names of one object the first listed
+here is recorded. Several objects may share one name: every optimizer's step is recorded as
+"torch.optim.Optimizer.step", whatever class it is of.
+
+Never hooked: predicates and accessors (cheap, called everywhere, and some by the recorder itself),
+the machinery of __torch_function__, torch.compile, torch.fx, torch.jit and torch.overrides.
+"""
+
+import inspect
+import sys
+import types
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from tocsin import _core, dynamo
+
+STEP = "torch.optim.Optimizer.step"
+ZERO_GRAD = "torch.optim.Optimizer.zero_grad"
+SCHEDULER_STEP = "torch.optim.lr_scheduler.LRScheduler.step"
+
+
+class Target(NamedTuple):
+    callable: object
+    name: str
+    role: str
+    flags: int = _core.ARGUMENTS
+
+
+_LOSSES = frozenset(
+    """binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy
+    ctc_loss gaussian_nll_loss hinge_embedding_loss huber_loss kl_div l1_loss linear_cross_entropy
+    margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss
+    multilabel_soft_margin_loss nll_loss poisson_nll_loss smooth_l1_loss soft_margin_loss
+    triplet_margin_loss triplet_margin_with_distance_loss""".split()
+)
+_NOT_FUNCTIONAL = frozenset("boolean_dispatch handle_torch_function assert_int_or_pair".split())
+_NOT_TORCH = frozenset(
+    "can_cast fork get_device numel promote_types result_type to_dlpack wait".split()
+)
+_NOT_TORCH_PREFIXES = (
+    "autocast_ clear_ cudnn_is fbgemm_ get_ has_ import_ init_ is_ merge_ parse_ q_ set_ sym_ unify_"
+).split()
+_COLLECTIVES = """all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_reduce
+    all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast
+    broadcast_object_list gather gather_object irecv isend recv reduce reduce_scatter
+    reduce_scatter_tensor scatter scatter_object_list send""".split()
+_RANDOM_FILLS = """bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_
+    uniform_""".split()
+_METHOD = _core.ARGUMENTS | _core.METHOD
+
+
+def _is_function(value: object) -> bool:
+    return isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
+
+
+def _functional(torch) -> Iterator[Target]:
+    module = torch.nn.functional
+    for name, value in vars(module).items():
+        if name.startswith(("_", "has_torch_function")) or name in _NOT_FUNCTIONAL:
+            continue
+        if _is_function(value) and getattr(value, "__module__", None) != "typing":
+            role = "loss" if name in _LOSSES else ""
+            yield Target(value, f"torch.nn.functional.{name}", role)
+
+
+def _operators(torch) -> Iterator[Target]:
+    for name, value in vars(torch).items():
+        if name.startswith(("_", *_NOT_TORCH_PREFIXES)) or name in _NOT_TORCH:
+            continue
+        if isinstance(value, types.BuiltinFunctionType):
+            role = "loss" if name in _LOSSES else ""
+            yield Target(value, f"torch.{name}", role)
+    for name in torch.functional.__all__:
+        yield Target(getattr(torch.functional, name), f"torch.{name}", "")
+    for part in ("fft", "linalg", "special"):
+        for name, value in vars(getattr(torch, part)).items():
+            if not name.startswith("_") and isinstance(value, types.BuiltinFunctionType):
+                yield Target(value, f"torch.{part}.{name}", "")
+    yield Target(torch.manual_seed, "torch.manual_seed", "")
+
+
+def _modules(torch) -> Iterator[Target]:
+    module = torch.nn.Module
+    flags = _METHOD | _core.MODULE_CALL
+    yield Target(module.__call__, "torch.nn.Module.__call__", "forward", flags)
+    yield Target(module.zero_grad, "torch.nn.Module.zero_grad", "zero_grad", _METHOD)
+    for name in ("train", "eval", "requires_grad_"):
+        flags = _METHOD | _core.OUTERMOST
+        yield Target(getattr(module, name), f"torch.nn.Module.{name}", "mode", flags)
+    for name in ("load_state_dict", "state_dict"):
+        flags = _METHOD | _core.OUTERMOST
+        yield Target(getattr(module, name), f"torch.nn.Module.{name}", "checkpoint", flags)
+
+
+def _initialization(torch) -> Iterator[Target]:
+    for name, value in vars(torch.nn.init).items():
+        if name.endswith("_") and not name.startswith("_") and _is_function(value):
+            yield Target(value, f"torch.nn.init.{name}", "init")
+    for name in _RANDOM_FILLS:
+        yield Target(getattr(torch.Tensor, name), f"torch.Tensor.{name}", "init", _METHOD)
+
+
+def _training(torch) -> Iterator[Target]:
+    # The one place that Tensor.backward, autograd.backward and autograd.grad all pass.
+    engine = torch.autograd.graph._engine_run_backward
+    yield Target(engine, "torch.autograd.backward", "backward")
+    for name in ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_"):
+        value = getattr(torch.nn.utils, name, None)
+        if value is not None:
+            yield Target(value, f"torch.nn.utils.{name}", "clip_grad")
+    scaler = torch.amp.GradScaler
+    for name in ("scale", "step", "unscale_", "update"):
+        yield Target(getattr(scaler, name), f"torch.amp.GradScaler.{name}", "grad_scaler", _METHOD)
+    for name in ("save", "load"):
+        yield Target(getattr(torch, name), f"torch.{name}", "checkpoint", _core.ARGUMENTS)
+    following = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
+    yield Target(following, "torch.utils.data.DataLoader.__next__", "data.next", _METHOD)
+
+
+def _collectives(torch) -> Iterator[Target]:
+    if not torch.distributed.is_available():
+        return
+    for name in _COLLECTIVES:
+        value = getattr(torch.distributed, name, None)
+        if value is not None:
+            flags = _core.ARGUMENTS | _core.OUTERMOST
+            yield Target(value, f"torch.distributed.{name}", "collective", flags)
+
+
+def _optimizers_and_schedulers(torch) -> Iterator[Target]:
+    for base in (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler):
+        yield from class_targets(torch, base)
+    optimizer = torch.optim.Optimizer
+    for name in ("load_state_dict", "state_dict"):
+        yield Target(getattr(optimizer, name), f"torch.optim.Optimizer.{name}", "checkpoint",
+                     _METHOD | _core.OUTERMOST)  # fmt: skip
+
+
+def class_targets(torch, cls: type) -> Iterator[Target]:
+    """The step and zero_grad that an optimizer or scheduler class defines itself, and its
+    subclasses."""
+    flags = _METHOD | _core.OUTERMOST_SELF
+    if issubclass(cls, torch.optim.Optimizer):
+        wanted = {"step": (STEP, "optimizer.step"), "zero_grad": (ZERO_GRAD, "zero_grad")}
+    else:
+        wanted = {"step": (SCHEDULER_STEP, "lr_scheduler.step")}
+    for attribute, (name, role) in wanted.items():
+        value = vars(cls).get(attribute)
+        # Optimizer.step itself only raises NotImplementedError.
+        if isinstance(value, types.FunctionType) and (cls, attribute) != (
+            torch.optim.Optimizer,
+            "step",
+        ):
+            yield Target(value, name, role, flags)
+    for subclass in cls.__subclasses__():
+        yield from class_targets(torch, subclass)
+
+
+def torch_targets(torch) -> Iterator[Target]:
+    """Everything of torch that can be recorded."""
+    yield from _functional(torch)
+    yield from _operators(torch)
+    yield from _modules(torch)
+    yield from _initialization(torch)
+    yield from _training(torch)
+    yield from _collectives(torch)
+    yield from _optimizers_and_schedulers(torch)
+
+
+def package_targets(module: types.ModuleType) -> Iterator[Target]:
+    """The public functions of a user's module and the public methods of its classes."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if isinstance(value, types.FunctionType):
+            yield Target(value, f"{module.__name__}.{name}", "user")
+        elif inspect.isclass(value):
+            yield from _methods(value, f"{module.__name__}.{name}")
+
+
+def _methods(cls: type, prefix: str) -> Iterator[Target]:
+    for name, value in list(vars(cls).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, (staticmethod, classmethod)):
+            flags = _METHOD if isinstance(value, classmethod) else _core.ARGUMENTS
+            value = value.__func__
+        else:
+            flags = _METHOD
+        if isinstance(value, types.FunctionType):
+            yield Target(value, f"{prefix}.{name}", "user", flags)
+
+
+# ---- installing -----------------------------------------------------------------------------
+
+
+class Selection:
+    """Which targets are hooked: all, or those of some names and roles."""
+
+    def __init__(self, names: Iterable[str] | None, roles: Iterable[str] | None):
+        self.everything = names is None and roles is None
+        self.names = frozenset(names or ())
+        self.roles = frozenset(roles or ())
+
+    def __contains__(self, target: Target) -> bool:
+        return self.everything or target.name in self.names or target.role in self.roles
+
+
+_selection: Selection | None = None
+_packages: tuple[str, ...] = ()
+
+
+def hook(targets: Iterable[Target]) -> int:
+    """Hook the selected ones of `targets`; returns how many. What cannot be hooked is left alone."""
+    count = 0
+    for target in targets:
+        if target not in _selection:
+            continue
+        try:
+            _core.hook(*target)
+            count += 1
+        except TypeError:
+            pass  # a generator, or a C function of a convention that the interpreter calls itself
+    dynamo.skip_gates()
+    return count
+
+
+def install(
+    names: Iterable[str] | None = None,
+    roles: Iterable[str] | None = None,
+    packages: Iterable[str] = (),
+) -> int:
+    """Hook the selected parts of torch and of the user's packages, now and when they are imported.
+
+    names and roles None: everything. Returns the number of hooked callables so far.
+    """
+    global _selection, _packages
+    torch = sys.modules["torch"]
+    _selection = Selection(names, roles)
+    _packages = tuple(packages)
+    count = hook(torch_targets(torch))
+    _follow_subclasses(torch, torch.optim.Optimizer)
+    _follow_subclasses(torch, torch.optim.lr_scheduler.LRScheduler)
+    for name, module in list(sys.modules.items()):
+        if in_packages(name) and isinstance(module, types.ModuleType):
+            count += hook(package_targets(module))
+    if dynamo.FUNCTIONS in sys.modules:
+        dynamo.module_imported(dynamo.FUNCTIONS)
+    return count
+
+
+def in_packages(module_name: str) -> bool:
+    return any(module_name == p or module_name.startswith(p + ".") for p in _packages)
+
+
+def module_imported(module: types.ModuleType) -> None:
+    """Called by attach when a module of the user's packages, or of Dynamo, has been imported."""
+    if _selection is None:
+        return
+    if in_packages(module.__name__):
+        hook(package_targets(module))
+    dynamo.module_imported(module.__name__)
+
+
+def _follow_subclasses(torch, base: type) -> None:
+    """Hook optimizers and schedulers that are defined from now on."""
+    if "__init_subclass__" in vars(base):
+        return
+
+    def init_subclass(cls, **keywords):
+        super(base, cls).__init_subclass__(**keywords)
+        hook(class_targets(torch, cls))
+
+    base.__init_subclass__ = classmethod(init_subclass)
