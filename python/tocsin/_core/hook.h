@@ -79,17 +79,18 @@ void tocsin_hook_release(bool held_before);
 int tocsin_observe_module_exec(PyObject *module);
 
 /* Python side (module tocsin._core), for recorder.py and targets.py:
- *   hook(callable, name, role: str, flags: int) -> int   the index; of a callable hooked before:
- * the same one. TypeError: this kind of callable cannot be hooked unhook(index) restores the
- * callable exactly hooks() -> list[(index, name, role, kind, active)] hold() -> bool, release(bool)
- * the re-entry flag pause(), resume()                   nest; no call of any thread is observed
- * while paused
+ * - hook(callable, name, role: str, flags: int) -> int: the index; of a callable that was hooked
+ *   before, the same one. TypeError: this kind of callable cannot be hooked.
+ * - unhook(index): restores the callable exactly.
+ * - hooks() -> list[(index, name, role, kind, active)].
+ * - hold() -> bool, release(bool): the re-entry flag.
+ * - pause(), resume(): nest; no call of any thread is observed while paused.
  *
  * When a process with TOCSIN_RUN set has imported torch, attach.py calls
- *   tocsin.recorder.start(directory: str, mode: "record" | "run", selection: str | None)
- * which chooses what is hooked by calling
- *   tocsin.targets.install(names: set[str] | None, roles: set[str] | None)     None, None:
- * everything Several callables may share one name (every optimizer's step is
- * "torch.optim.Optimizer.step").
+ * - tocsin.recorder.start(directory: str, mode: "record" | "run", selection: str | None,
+ *   packages: tuple[str, ...]), which chooses what is hooked by calling
+ * - tocsin.targets.install(names: set[str] | None, roles: set[str] | None, packages); names and
+ *   roles None: everything.
+ * Several callables may share one name: every optimizer's step is "torch.optim.Optimizer.step".
  */
 #endif
