@@ -167,6 +167,11 @@ typedef struct tocsin_event {
     tocsin_state state;         /* STATE */
 } tocsin_event;
 
+/* Words for numbers: "enter", "tensor", "parameter"; "" for unknown numbers. */
+TOCSIN_API const char *tocsin_event_kind_name(tocsin_event_kind kind);
+TOCSIN_API const char *tocsin_value_kind_name(tocsin_value_kind kind);
+TOCSIN_API const char *tocsin_variable_kind_name(tocsin_variable_kind kind);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,8 +29,8 @@ typedef struct tocsin_trace_writer tocsin_trace_writer;
 typedef struct tocsin_trace_writer_options {
     size_t struct_bytes;      /* sizeof this struct */
     const char *directory;    /* the run; must exist */
-    uint32_t ring_bytes;      /* per thread, rounded up to a power of two; 0: 1 MiB */
-    uint32_t block_bytes;     /* raw bytes per block at most; 0: 256 KiB */
+    uint32_t ring_bytes;      /* per thread, rounded up to a power of two >= 16 KiB; 0: 1 MiB */
+    uint32_t block_bytes;     /* raw bytes per block at most, 192 KiB .. 4 MiB; 0: 256 KiB */
     uint32_t flush_ms;        /* a block is written at least this often; 0: 50 */
     int compression_level;    /* zstd; 0: 1 */
 } tocsin_trace_writer_options;
@@ -41,8 +41,10 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
 tocsin_trace_writer_open(const tocsin_trace_writer_options *options, tocsin_trace_writer **writer,
                          tocsin_error *error);
 
-/* Dictionary: each returns the id of an equal entry if there is one. 0 on failure (out of memory or
- * more than 2^24 entries): callers pass 0 on, readers show "?". Text is copied; need not end in 0. */
+/* Dictionary: each returns the id of an equal entry if there is one. Functions, variables, strings,
+ * shapes and sites have ids of their own. 0 on failure (out of memory, more than 2^24 entries, or a
+ * file that takes no more): callers pass 0 on, readers show "". Text is copied, cut at 32 KiB, and
+ * need not end in 0. One lock: keep the ids. */
 TOCSIN_API tocsin_id tocsin_trace_define_string(tocsin_trace_writer *writer, const char *text,
                                                 size_t bytes);
 TOCSIN_API tocsin_id tocsin_trace_define_function(tocsin_trace_writer *writer, const char *name,
@@ -54,11 +56,14 @@ TOCSIN_API tocsin_id tocsin_trace_define_shape(tocsin_trace_writer *writer, uint
 TOCSIN_API tocsin_id tocsin_trace_define_site(tocsin_trace_writer *writer, const char *file,
                                               uint32_t line, const char *function);
 
-/* Append an event to the calling thread's ring. `thread`, `depth` are ignored; time_ns 0 means now;
- * ENTER's `call` is assigned and returned (EXIT and RAISE must pass it back). Waits, without bound
- * on a live writer thread, when the ring is full: memory is bounded and nothing is dropped. Events
- * longer than a quarter of the ring are cut in their values. Never fails visibly: after an I/O
- * error events are counted as lost (see _statistics) and the job goes on. */
+/* Append an event to the calling thread's ring. `thread`, `depth` are ignored; time_ns 0 means now,
+ * and a time before that of the thread's previous event becomes equal to it. ENTER's `call` is
+ * assigned and returned; EXIT and RAISE must pass it back: they close that call and those in it
+ * whose end was never seen. Waits, without bound on a live writer thread, when the ring is full:
+ * memory is bounded and nothing is dropped. Values beyond TOCSIN_EVENT_VALUES_MAX are cut. Never
+ * fails visibly: after an I/O error, or for a thread that cannot have a ring (out of memory; more
+ * than 4096 threads at once), events are counted as lost (see _statistics) and the job goes on.
+ * Not async-signal-safe. */
 TOCSIN_API uint64_t tocsin_trace_emit(tocsin_trace_writer *writer, const tocsin_event *event);
 
 typedef struct tocsin_trace_statistics {
