@@ -47,5 +47,5 @@ if [ -f "$stamp" ]; then
 fi
 echo "tools/venv.sh: installing $packages" >&2
 # shellcheck disable=SC2086 # a list of words
-.venv/bin/python -m pip install --quiet --disable-pip-version-check $packages
+.venv/bin/python -m pip install -qq --disable-pip-version-check $packages
 printf '%s\n' $packages >"$stamp"
