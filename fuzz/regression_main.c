@@ -1,4 +1,5 @@
-/* Replays fuzz corpora without a fuzzing engine: every file of every directory given is one input. */
+/* Replays fuzz corpora without a fuzzing engine: every file of every directory given is one
+ * input. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -66,7 +66,8 @@ TOCSIN_API const char *tocsin_status_text(tocsin_status status);
 TOCSIN_API tocsin_status tocsin_error_set(tocsin_error *error, tocsin_status code,
                                           const char *format, ...) TOCSIN_PRINTF(3, 4);
 
-/* Like tocsin_error_set, with the place: `where` (nullable, cut to fit) and a byte offset (-1: none). */
+/* Like tocsin_error_set, with the place: `where` (nullable, cut to fit) and a byte offset (-1:
+ * none). */
 TOCSIN_API tocsin_status tocsin_error_at(tocsin_error *error, tocsin_status code, const char *where,
                                          int64_t offset, const char *format, ...)
     TOCSIN_PRINTF(5, 6);
