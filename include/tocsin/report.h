@@ -1,4 +1,4 @@
-/* tocsin/report.h - the result of checking a run, as text for people and as JSON for programs.
+/* tocsin/report.h - the result of checking a run, for people and for programs.
  *
  * The verdict comes first, then what was found, in the order in which it happened, then what was
  * not covered. Control characters in names from the run are shown as '?' in text.
@@ -52,6 +52,12 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print(const tocsin_chec
  * Errors: E_MEMORY, E_IO. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_finding(
     const tocsin_finding *finding, bool colour, FILE *stream, tocsin_error *error);
+
+/* What was run, from run.json's text: command, folder, host, times, exit status, versions.
+ * Errors: E_FORMAT, E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_run(const char *run_json,
+                                                                   FILE *stream,
+                                                                   tocsin_error *error);
 
 #ifdef __cplusplus
 }

@@ -39,8 +39,7 @@ tocsin_verdict tocsin_report_verdict(const tocsin_check_report *report)
     return report->summary.holds > 0 ? TOCSIN_VERDICT_HOLDS : TOCSIN_VERDICT_UNKNOWN;
 }
 
-/* Write what was built, as one piece, and free it. */
-static tocsin_status write_out(tocsin_string *out, FILE *stream, tocsin_error *error)
+tocsin_status tocsin_report_write_out(tocsin_string *out, FILE *stream, tocsin_error *error)
 {
     assert(stream);
     tocsin_status status = tocsin_string_check(out, error);
@@ -62,7 +61,7 @@ tocsin_status tocsin_report_print(const tocsin_check_report *report, tocsin_repo
     } else {
         tocsin_report_text(&out, report, (tocsin_text_style){.all = all, .colour = colour});
     }
-    return write_out(&out, stream, error);
+    return tocsin_report_write_out(&out, stream, error);
 }
 
 tocsin_status tocsin_report_print_finding(const tocsin_finding *finding, bool colour, FILE *stream,
@@ -71,5 +70,5 @@ tocsin_status tocsin_report_print_finding(const tocsin_finding *finding, bool co
     assert(finding);
     tocsin_string out = {0};
     tocsin_report_text_finding(&out, finding, (tocsin_text_style){.colour = colour});
-    return write_out(&out, stream, error);
+    return tocsin_report_write_out(&out, stream, error);
 }

@@ -18,4 +18,9 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report);
 void tocsin_report_text_finding(tocsin_string *out, const tocsin_finding *finding,
                                 tocsin_text_style style);
 
+/* Appends `text` with control characters as '?': texts come from the traced program. */
+void tocsin_report_append_visible(tocsin_string *out, const char *text);
+/* Writes what was built, as one piece, and frees it. */
+tocsin_status tocsin_report_write_out(tocsin_string *out, FILE *stream, tocsin_error *error);
+
 #endif

@@ -16,8 +16,7 @@
 #define GREEN         "\033[1;32m"
 #define PLAIN         "\033[0m"
 
-/* Names come from the traced program: no control characters reach the terminal. */
-static void append_visible(tocsin_string *out, const char *text)
+void tocsin_report_append_visible(tocsin_string *out, const char *text)
 {
     for (const char *byte = text; *byte; byte++) {
         bool is_control = (unsigned char)*byte < 0x20 || *byte == 0x7f;
@@ -40,7 +39,7 @@ static void append_place(tocsin_string *out, const tocsin_finding *finding)
 static void append_styled(tocsin_string *out, bool colour, const char *style, const char *text)
 {
     tocsin_string_append_text(out, colour ? style : "");
-    append_visible(out, text);
+    tocsin_report_append_visible(out, text);
     tocsin_string_append_text(out, colour ? PLAIN : "");
 }
 
@@ -52,22 +51,22 @@ void tocsin_report_text_finding(tocsin_string *out, const tocsin_finding *findin
     tocsin_string_append_text(out, ": ");
     append_styled(out, style.colour, RED, finding->code);
     tocsin_string_append_char(out, ' ');
-    append_visible(out, finding->rendered);
+    tocsin_report_append_visible(out, finding->rendered);
     tocsin_string_append_char(out, '\n');
 }
 
 static void append_details(tocsin_string *out, const tocsin_finding *finding)
 {
     tocsin_string_append_text(out, "  expected: ");
-    append_visible(out, finding->sentence);
+    tocsin_report_append_visible(out, finding->sentence);
     tocsin_string_append_char(out, '\n');
     if (finding->site && finding->site[0]) {
         tocsin_string_append_text(out, "  at: ");
-        append_visible(out, finding->site);
+        tocsin_report_append_visible(out, finding->site);
         tocsin_string_append_char(out, '\n');
     }
     tocsin_string_append_text(out, "  invariant: ");
-    append_visible(out, finding->invariant);
+    tocsin_report_append_visible(out, finding->invariant);
     if (finding->occurrences > 1 && finding->last_step >= 0) {
         tocsin_string_printf(out, ", violated %" PRIu64 " times, last at step %" PRId64,
                              finding->occurrences, finding->last_step);
@@ -105,9 +104,9 @@ static void append_cluster(tocsin_string *out, const tocsin_check_report *report
     for (size_t i = 1; i <= shown; i++) {
         const tocsin_finding *finding = report->findings[first + i];
         tocsin_string_append_text(out, "    ");
-        append_visible(out, finding->code);
+        tocsin_report_append_visible(out, finding->code);
         tocsin_string_append_char(out, ' ');
-        append_visible(out, finding->rendered);
+        tocsin_report_append_visible(out, finding->rendered);
         tocsin_string_append_char(out, '\n');
     }
     if (count - 1 > shown) {
@@ -131,7 +130,7 @@ static void append_verdict(tocsin_string *out, const tocsin_check_report *report
 
     append_styled(out, style.colour, verdicts[verdict].style, verdicts[verdict].word);
     tocsin_string_append_text(out, report->partial ? " (partial): " : ": ");
-    append_visible(out, report->run);
+    tocsin_report_append_visible(out, report->run);
     tocsin_string_printf(out, ": %" PRIu64 " violated, %" PRIu64 " hold%s, %" PRIu64 " unknown\n",
                          summary->violated, summary->holds, summary->holds == 1 ? "s" : "",
                          summary->unknown);
