@@ -132,6 +132,38 @@ TOCSIN_API uint32_t tocsin_trace_shape(const tocsin_trace *trace, tocsin_id id,
 TOCSIN_API const char *tocsin_trace_site(const tocsin_trace *trace, tocsin_id id, uint32_t *line,
                                          const char **function);
 
+/* The event as one line of JSON, without "\n": docs/formats/trace.md, 7. *line lives until the next
+ * call for this trace. Errors: E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_trace_event_json(tocsin_trace *trace,
+                                                                   const tocsin_event *event,
+                                                                   const char **line, size_t *bytes,
+                                                                   tocsin_error *error);
+
+/* What is known of a process so far; all of it after the last event was read. */
+typedef struct tocsin_trace_facts {
+    int64_t pid;
+    const char *host;    /* lives as long as the trace */
+    uint64_t wall_ns;    /* when the file was opened, ns since 1970 */
+    uint64_t monotonic_ns; /* the same moment in the events' clock */
+    uint64_t events;
+    uint64_t enters, exits, raises, states, metas; /* of them */
+    uint64_t steps;      /* calls of functions with role step.end */
+    uint64_t first_ns;   /* of the first and last event; 0 when there is none */
+    uint64_t last_ns;
+    uint64_t threads;    /* with events */
+    uint64_t strings, functions, variables, shapes, sites; /* in the dictionary */
+    uint64_t file_bytes;
+    uint64_t blocks;
+    uint64_t corrupt_blocks;
+    uint64_t trailing_bytes;
+    uint64_t recovered_bytes; /* from rings, because the process was killed */
+    uint64_t lost;            /* events that its writer had to give up; known when complete */
+    bool complete;            /* closed; else alive, or killed */
+    bool alive;
+} tocsin_trace_facts;
+
+TOCSIN_API void tocsin_trace_get_facts(const tocsin_trace *trace, tocsin_trace_facts *facts);
+
 /* All of these look-ups as one table, for consumers of events. Valid as long as the trace. */
 TOCSIN_API tocsin_dictionary tocsin_trace_dictionary(const tocsin_trace *trace);
 

@@ -176,6 +176,18 @@ static tocsin_status find_more(tocsin_trace *trace, bool *progress, tocsin_error
     return TOCSIN_OK;
 }
 
+static void count_event(tocsin_trace *trace)
+{
+    const tocsin_event *event = &trace->event;
+    ++trace->kind_counts[event->kind];
+    if (trace->first_ns == 0)
+        trace->first_ns = event->time_ns;
+    trace->last_ns = event->time_ns;
+    if (event->kind == TOCSIN_EVENT_ENTER &&
+        tocsin_trace_function_role(trace, event->function) == TOCSIN_ROLE_STEP_END)
+        ++trace->step_count;
+}
+
 static tocsin_status report_damage(tocsin_trace *trace, tocsin_error *error)
 {
     trace->reported_blocks = trace->corrupt_blocks;
@@ -199,6 +211,7 @@ tocsin_status tocsin_trace_next(tocsin_trace *trace, const tocsin_event **event,
             trace->corrupt_blocks += !sound;
             if (!sound || trace->event.kind == 0)
                 continue;
+            count_event(trace);
             *event = &trace->event;
             return TOCSIN_OK;
         }
@@ -290,4 +303,40 @@ const char *tocsin_trace_path(const tocsin_trace *trace)
 int64_t tocsin_trace_pid(const tocsin_trace *trace)
 {
     return (int64_t)trace->identity.pid;
+}
+
+void tocsin_trace_get_facts(const tocsin_trace *trace, tocsin_trace_facts *facts)
+{
+    assert(trace && facts);
+    const uint64_t *counts = trace->kind_counts;
+    *facts = (tocsin_trace_facts){.pid = tocsin_trace_pid(trace),
+                                  .host = trace->identity.host,
+                                  .wall_ns = trace->identity.wall_ns,
+                                  .monotonic_ns = trace->identity.monotonic_ns,
+                                  .enters = counts[TOCSIN_EVENT_ENTER],
+                                  .exits = counts[TOCSIN_EVENT_EXIT],
+                                  .raises = counts[TOCSIN_EVENT_RAISE],
+                                  .states = counts[TOCSIN_EVENT_STATE],
+                                  .metas = counts[TOCSIN_EVENT_META],
+                                  .steps = trace->step_count,
+                                  .first_ns = trace->first_ns,
+                                  .last_ns = trace->last_ns,
+                                  .threads = trace->streams.count,
+                                  .strings = trace->names.strings.count,
+                                  .functions = trace->names.functions.count,
+                                  .variables = trace->names.variables.count,
+                                  .shapes = trace->names.shapes.count,
+                                  .sites = trace->names.sites.count,
+                                  .file_bytes = trace->scanned + trace->trailing_bytes,
+                                  .blocks = trace->block_count,
+                                  .corrupt_blocks = trace->corrupt_blocks,
+                                  .trailing_bytes = trace->trailing_bytes,
+                                  .recovered_bytes = trace->recovered_bytes,
+                                  .lost = trace->lost,
+                                  .complete = trace->complete,
+                                  .alive = tocsin_trace_is_alive(trace)};
+    for (unsigned kind = TOCSIN_EVENT_ENTER; kind <= TOCSIN_EVENT_META; ++kind)
+        facts->events += counts[kind];
+    if (trace->complete)
+        facts->file_bytes += TOCSIN_TRACE_END_BYTES;
 }

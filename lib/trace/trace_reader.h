@@ -87,8 +87,13 @@ struct tocsin_trace {
     uint64_t corrupt_blocks;
     uint64_t reported_blocks; /* of them, by E_CORRUPT */
     uint64_t trailing_bytes;
-    uint64_t ring_bytes; /* recovered from rings */
-    uint64_t lost;       /* as the footer says */
+    uint64_t recovered_bytes; /* from rings */
+    uint64_t lost;            /* as the footer says */
+
+    uint64_t kind_counts[TOCSIN_EVENT_META + 1]; /* events given out */
+    uint64_t step_count;
+    uint64_t first_ns;
+    uint64_t last_ns;
 
     tocsin_names names;
     tocsin_map streams; /* number -> tocsin_stream * */

@@ -121,7 +121,7 @@ static tocsin_status use_stream(tocsin_trace *trace, const ring_state *state, ui
                                 tocsin_error *error)
 {
     size_t bytes = (size_t)(state->head - state->from.offset);
-    trace->ring_bytes += bytes;
+    trace->recovered_bytes += bytes;
     if (state->stream == TOCSIN_STREAM_DICTIONARY) {
         bool damaged = false;
         tocsin_status status = tocsin_names_read(&trace->names, raw, bytes, &damaged, error);
