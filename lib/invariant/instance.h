@@ -91,13 +91,14 @@ typedef enum tocsin_relation_kind {
     X(15, CALL_ARGUMENTS, ARGUMENT, "call", 0)                                                     \
     X(16, COLLECTIVES, ARGUMENT, "collectives", 1)                                                 \
     X(17, CALL_OUTPUT, OUTPUT, "call", 0)                                                          \
-    X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0)
+    X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0)                                                \
+    X(19, FURTHER_CALL, ARGUMENT, "further call in a step", 0)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 19
+        TOCSIN_POPULATION_KIND_COUNT = 20
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {

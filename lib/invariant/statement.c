@@ -64,7 +64,7 @@ static const statement statements[] = {
     {OF(BUFFER, FINITE), 0.87, "Every buffer that changes is finite after {call}"},
     {OF(REPEATED_CALL, FOLLOWS), 0.40, "Between two calls of {call}, {callee} is called"},
     {OF(CALL_ARGUMENTS, ARGUMENT_IS), 0.30, "Every call of {call} has {field} = {value}"},
-    {OF(CALL_ARGUMENTS, DISTINCT), 0.35,
+    {OF(FURTHER_CALL, DISTINCT), 0.35,
      "No two calls of {call} in one step have the same arguments"},
     {OF(COLLECTIVES, SAME), 0.80,
      "The n-th collective of a step has the same {field} on every two ranks"},

@@ -1,0 +1,65 @@
+/* The relations by name, and the codes of their findings. */
+#include <assert.h>
+#include <invariant/instance.h>
+
+static const tocsin_code codes[] = {
+    {"TOC001", "Consistent", "replicas of a variable differ between ranks",
+     "The same parameter, gradient or buffer was read on two ranks at the same point of the same\n"
+     "step, and its bits differ although they were always equal in the healthy runs. From here on\n"
+     "the ranks train different models. Common causes: clipping or editing gradients on one rank\n"
+     "only, calling the bare module instead of its DistributedDataParallel wrapper, moving the\n"
+     "model after wrapping it, different seeds for replicated layers, faulty communication.\n"
+     "Look at what touches the named variables between the gradient all-reduce and the step."},
+    {"TOC002", "EventContain", "a call did not do what it always does inside",
+     "A call returned without making a call, or without having the effect, that it had every time\n"
+     "in the healthy runs: an optimizer.step that found no gradient or changed no parameter, a\n"
+     "function that skipped a part. Look at the call site named in the finding."},
+    {"TOC003", "EventContainEach", "a variable was not treated as each one always is",
+     "One or more parameters, gradients or buffers, named in the finding, were not treated as "
+     "every\n"
+     "such variable was in the healthy runs: trainable but held by no optimizer, held by the\n"
+     "optimizer but without gradient, with a gradient but not updated, updated although frozen,\n"
+     "gradient not cleared between two steps, NaN or Inf. Common causes: an optimizer built "
+     "before\n"
+     "a layer was replaced, detach() or no_grad() in the forward pass, a forgotten zero_grad()."},
+    {"TOC004", "APISequence", "a call is missing between two others",
+     "Between two calls of one function another was always called in the healthy runs, and was\n"
+     "not this time: a zero_grad() before the next backward, a train() after an eval()."},
+    {"TOC005", "APIArg", "an argument is not what it always is",
+     "A function was called with another argument than in all healthy runs, repeated the "
+     "arguments\n"
+     "of an earlier call of the step, or two ranks entered different collectives (the run may "
+     "hang\n"
+     "right after). Look at the call site and at what computes the argument."},
+    {"TOC006", "APIOutput", "a call returned something else than it always does",
+     "The dtype, shape, requires_grad or value that a function returned does not stand in the\n"
+     "relation to its arguments that it always had. Common causes: autocast not applied, a batch\n"
+     "flattened or cut, a detached output."},
+};
+
+_Static_assert(TOCSIN_COUNT_OF(codes) + 1 == TOCSIN_RELATION_COUNT, "one code a relation");
+
+const tocsin_code *tocsin_code_at(size_t index)
+{
+    return index < TOCSIN_COUNT_OF(codes) ? &codes[index] : NULL;
+}
+
+const tocsin_code *tocsin_code_find(const char *code)
+{
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(codes); ++i)
+        if (strcmp(codes[i].code, code) == 0)
+            return &codes[i];
+    return NULL;
+}
+
+const char *tocsin_relation_name(tocsin_relation_kind relation)
+{
+    assert(relation > 0 && relation < TOCSIN_RELATION_COUNT);
+    return codes[relation - 1].relation;
+}
+
+const char *tocsin_relation_code(tocsin_relation_kind relation)
+{
+    assert(relation > 0 && relation < TOCSIN_RELATION_COUNT);
+    return codes[relation - 1].code;
+}

@@ -1,0 +1,259 @@
+/* lib/invariant/relation.h - the observer from inside: what relations see of a run.
+ *
+ * The observer follows processes, threads, open calls and variables; each relation is a file that
+ * looks at them at certain events and emits instances. Failures stick in the observer (`status`),
+ * so relations return nothing and the event's caller gets the first failure.
+ */
+#ifndef TOCSIN_RELATION_H
+#define TOCSIN_RELATION_H
+
+#include <invariant/instance.h>
+
+#define TOCSIN_ROLES_MAX     32 /* role sets are 32-bit masks */
+#define TOCSIN_DTYPES_MAX    32
+#define TOCSIN_TENSORS_MAX   8 /* tensor arguments of a call that outputs are compared with */
+#define TOCSIN_SEQUENCE_MAX  4 /* calls a step: more often is a loop, not a step of a sequence */
+#define TOCSIN_CONTRASTS_MAX 64
+
+/* Something that can be called: a function by its name, or a role. */
+typedef struct tocsin_callable {
+    tocsin_symbol name; /* roles: their text */
+    uint8_t role;       /* NONE: a function */
+    bool ordered;       /* has a place in sequences */
+    tocsin_population
+        populations[TOCSIN_POPULATION_KIND_COUNT]; /* 0: not wanted, or not sensible */
+    tocsin_fact calls;                             /* 0: not wanted */
+    tocsin_fact follows;
+} tocsin_callable;
+
+/* Names of the fields that one argument can give. */
+typedef struct tocsin_field_names {
+    tocsin_symbol whole; /* "arg.p" */
+    tocsin_symbol dtype; /* "arg.input.dtype" ... */
+    tocsin_symbol ndim;
+    tocsin_symbol requires_grad;
+    tocsin_symbol is_parameter;
+    tocsin_symbol type;
+    tocsin_symbol training;
+    tocsin_symbol shape;
+    tocsin_symbol batch; /* "arg.input.shape[0]" */
+} tocsin_field_names;
+
+typedef struct tocsin_tensor_argument {
+    uint32_t names; /* index into the observer's field names */
+    uint8_t dtype;
+    uint8_t ndim;
+    tocsin_id shape;
+} tocsin_tensor_argument;
+
+typedef enum tocsin_attribute { /* of a variable */
+                                TOCSIN_ATTRIBUTE_OTHER,
+                                TOCSIN_ATTRIBUTE_DATA,
+                                TOCSIN_ATTRIBUTE_GRAD
+} tocsin_attribute;
+
+typedef struct tocsin_variable {
+    const char *name;
+    tocsin_symbol symbol;
+    tocsin_scalar name_scalar;
+    tocsin_scalar type;
+    uint8_t kind;  /* tocsin_variable_kind */
+    bool has_data; /* its data was digested before: */
+    bool updated;  /* an optimizer that holds it has stepped before; since then: */
+    bool observed; /* its gradient was looked at outside optimizer.step, */
+    bool cleared;  /* and was once None or zero */
+    double absmax;
+    tocsin_digest digest;
+    uint64_t epoch;    /* of the two below: the optimizer.step being evaluated */
+    uint32_t gradient; /* sample index + 1; 0: none */
+    uint32_t data;
+} tocsin_variable;
+
+/* A state read inside a call, with what was known of the variable before. */
+typedef struct tocsin_sample {
+    tocsin_variable *variable;
+    uint32_t flags; /* TOCSIN_STATE_* */
+    uint8_t attribute;
+    uint8_t moment;
+    uint8_t dtype;
+    uint8_t ndim;
+    tocsin_id attribute_name;
+    tocsin_id shape;
+    bool has_before; /* DATA: an earlier digest is known, and */
+    bool changed;    /* this one differs from it */
+    bool observed;   /* GRAD: of the variable, when this sample was taken */
+    bool cleared;
+    double absmax_before;
+    double lr;
+    double absmax;
+    uint64_t bad_count; /* NaN and Inf */
+    tocsin_digest digest;
+} tocsin_sample;
+
+typedef struct tocsin_frame { /* an open call */
+    uint64_t call;
+    int64_t step; /* 1-based */
+    tocsin_id site;
+    uint8_t role;
+    bool interesting;      /* someone wants its fields */
+    uint32_t callables[2]; /* its function and, when it has a role, its role */
+    uint32_t callable_count;
+    uint32_t ordinals[2];  /* of this call in its step, per callable */
+    uint32_t roles_inside; /* mask of roles completed strictly inside, at any depth */
+    double lr;             /* self.lr; NaN when unknown */
+    uint32_t tensor_count;
+    tocsin_tensor_argument tensors[TOCSIN_TENSORS_MAX];
+    TOCSIN_VEC(tocsin_field) fields;   /* arguments and meta at its start, ascending */
+    TOCSIN_VEC(tocsin_fact) arguments; /* what is true of its arguments */
+    TOCSIN_VEC(uint64_t) inside;       /* bits: functions completed directly inside */
+    TOCSIN_VEC(tocsin_sample) samples;
+} tocsin_frame;
+
+typedef struct tocsin_moment_pair { /* of a callable in a thread, on the thread's own clock */
+    uint64_t left;                  /* last left, by return or exception; 0: never */
+    uint64_t completed;             /* last left by return */
+} tocsin_moment_pair;
+
+typedef struct tocsin_thread {
+    TOCSIN_VEC(tocsin_frame) frames; /* `open` are in use; the others keep their memory */
+    size_t open;
+    uint64_t clock;                         /* events of calls so far */
+    TOCSIN_VEC(tocsin_moment_pair) moments; /* by callable */
+} tocsin_thread;
+
+typedef struct tocsin_meta {
+    tocsin_symbol name; /* "meta.stage" */
+    tocsin_scalar value;
+    bool identity; /* a field of pairs only */
+} tocsin_meta;
+
+typedef struct tocsin_count { /* calls of a callable in a step */
+    int64_t step;
+    uint32_t count;
+} tocsin_count;
+
+typedef struct tocsin_process {
+    tocsin_dictionary dictionary;
+    TOCSIN_VEC(tocsin_thread) threads;
+    TOCSIN_VEC(tocsin_meta) metas;
+    TOCSIN_VEC(tocsin_count) counts; /* by callable */
+    tocsin_map functions;            /* id -> callable + 1, role's callable + 1 in the high half */
+    tocsin_map names;                /* value name id -> field names + 1 */
+    tocsin_map keys;                 /* meta key id -> symbol */
+    tocsin_map strings;              /* string id -> scalar */
+    tocsin_map shapes;               /* shape id -> scalar */
+    tocsin_map variables;            /* id -> tocsin_variable * */
+    tocsin_map argument_sets;        /* hashes of arguments seen in `argument_step` */
+    int64_t argument_step;
+    uint32_t collectives; /* outermost ones in `collective_step` */
+    int64_t collective_step;
+    int64_t step;       /* completed */
+    int64_t micro_step; /* -1: unknown */
+    int32_t rank;       /* -1: not distributed */
+    int32_t world_size;
+} tocsin_process;
+
+struct tocsin_observer {
+    tocsin_vocabulary *vocabulary;
+    tocsin_instance_sink *sink;
+    void *context;
+    bool contrast;
+    bool filtered;
+    tocsin_map wanted_populations;
+    tocsin_map wanted_facts;
+    tocsin_status status; /* the first failure */
+    tocsin_error *error;  /* of the running _feed */
+    uint64_t instances;
+    uint64_t epoch;
+    TOCSIN_VEC(tocsin_callable) callables;
+    tocsin_map callable_of;                    /* symbol -> index + 1 */
+    uint32_t role_callables[TOCSIN_ROLES_MAX]; /* index + 1 */
+    TOCSIN_VEC(tocsin_field_names) names;
+    tocsin_map names_of; /* base symbol -> index + 1 */
+    TOCSIN_VEC(tocsin_process *) processes;
+    tocsin_map variety; /* (callable, field) -> how many values facts were made of */
+    struct tocsin_windows *windows;
+    TOCSIN_VEC(tocsin_field) fields; /* scratch of one instance */
+    TOCSIN_VEC(tocsin_fact) facts;
+    tocsin_scalar truth[2], opaque_int, opaque_float;
+    tocsin_scalar dtypes[TOCSIN_DTYPES_MAX];
+    tocsin_symbol var_name, var_type, var_dtype, var_ndim, var_shape, var_requires_grad,
+        var_is_leaf, var_tensor_parallel, var_tied, var_training, var_in_this_optimizer,
+        var_in_model, meta_first_micro, meta_rank;
+};
+
+/* ---- observer.c: for relations ------------------------------------------------------------- */
+
+/* Record a failure (the first one stays). */
+void tocsin_observer_fail(tocsin_observer *observer, tocsin_status status, const char *what);
+/* `id` if not 0; else memory or the vocabulary ran out, which is recorded. */
+uint32_t tocsin_observer_need(tocsin_observer *observer, uint32_t id);
+
+/* 0 when not wanted. */
+tocsin_population tocsin_observer_population(tocsin_observer *observer,
+                                             const tocsin_population_key *key);
+tocsin_fact tocsin_observer_fact(tocsin_observer *observer, const tocsin_fact_key *key);
+tocsin_fact tocsin_observer_simple_fact(tocsin_observer *observer, tocsin_predicate predicate);
+
+/* All fields of a call. */
+void tocsin_observer_add_call_fields(tocsin_observer *observer, const tocsin_frame *frame);
+/* Start an instance: empties the scratch fields and facts. */
+void tocsin_observer_begin(tocsin_observer *observer);
+/* Add to the scratch; 0 for name, scalar or fact is left out. */
+void tocsin_observer_add_field(tocsin_observer *observer, tocsin_symbol name, tocsin_scalar a,
+                               tocsin_scalar b);
+void tocsin_observer_add_fact(tocsin_observer *observer, tocsin_fact fact);
+/* Complete `instance` with the scratch (sorted) and hand it over. */
+void tocsin_observer_emit(tocsin_observer *observer, tocsin_instance *instance);
+/* The evidence of a call; entity is its function, or `entity` if not NULL. */
+tocsin_evidence tocsin_observer_evidence(const tocsin_observer *observer,
+                                         const tocsin_process *process, const tocsin_frame *frame,
+                                         const char *entity);
+/* Sort fields ascending; of equal names the first stays. */
+size_t tocsin_fields_sort(tocsin_field *fields, size_t count);
+
+/* ---- callable.c ---------------------------------------------------------------------------- */
+
+/* The callable of a function (role NONE) or a role; SIZE_MAX after a failure. */
+size_t tocsin_observer_callable(tocsin_observer *observer, tocsin_symbol name, uint8_t role);
+/* Does the role gather functions of different meaning, to be told apart by name? */
+bool tocsin_role_is_diverse(uint8_t role);
+
+/* ---- fields.c ------------------------------------------------------------------------------ */
+
+/* Fill the frame's fields, tensors, lr and arguments from an ENTER event. */
+void tocsin_fields_of_call(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                           const tocsin_event *event);
+/* Field names for a base like "arg.input" or "return"; SIZE_MAX after a failure. */
+size_t tocsin_field_names_of(tocsin_observer *observer, const char *base);
+/* The value of a meta variable or an argument as a field: large numbers only by their type. */
+tocsin_scalar tocsin_scalar_of_value(tocsin_observer *observer, tocsin_process *process,
+                                     const tocsin_value *value);
+tocsin_scalar tocsin_scalar_of_string(tocsin_observer *observer, tocsin_process *process,
+                                      tocsin_id id);
+tocsin_scalar tocsin_scalar_of_shape(tocsin_observer *observer, tocsin_process *process,
+                                     tocsin_id id);
+tocsin_scalar tocsin_scalar_of_int(tocsin_observer *observer, int64_t integer);
+/* Add var.* and the call's meta.* and self.* fields to the scratch. */
+void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
+                             const tocsin_sample *sample, bool ownership);
+
+/* ---- relations ----------------------------------------------------------------------------- */
+
+void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
+void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
+void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
+                           tocsin_thread *thread, tocsin_frame *frame);
+void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                           const tocsin_event *event);
+void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
+                             tocsin_frame *frame, const tocsin_event *event);
+void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                         const tocsin_event *event);
+void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
+                             tocsin_frame *frame);
+
+/* Windows in which processes are compared (relation_consistent.c, relation_collective.c). */
+void tocsin_windows_free(tocsin_observer *observer);
+
+#endif

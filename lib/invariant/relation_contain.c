@@ -1,0 +1,85 @@
+/* EventContain, existential: every call of F calls G; every optimizer.step does something.
+ *
+ * Population CALL (by function and by role): facts "calls G" for functions called directly inside
+ * and for roles at any depth (deeper functions follow by composition), same thread, returned.
+ * Population SAMPLED_CALL (optimizer.step with gradients read at its start): facts "finds a
+ * gradient" and "holds a trainable parameter". EFFECTIVE_CALL belongs to relation_forall.c, which
+ * knows which parameters had to change.
+ * Cost: O(functions / 64) per call.
+ */
+#include <assert.h>
+#include <invariant/relation.h>
+
+static void describe_call(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
+{
+    (void)instance;
+    (void)fact;
+    tocsin_string_append_text(out, "it returned without that call");
+}
+
+static void add_callees(tocsin_observer *observer, const tocsin_frame *frame)
+{
+    for (size_t word = 0; word < frame->inside.count; ++word)
+        for (uint64_t bits = frame->inside.items[word]; bits != 0; bits &= bits - 1) {
+            size_t callable = word * 64 + (size_t)__builtin_ctzll(bits);
+            assert(callable < observer->callables.count);
+            tocsin_observer_add_fact(observer, observer->callables.items[callable].calls);
+        }
+    for (uint32_t roles = frame->roles_inside; roles != 0; roles &= roles - 1) {
+        uint32_t callable = observer->role_callables[__builtin_ctz(roles)];
+        assert(callable != 0);
+        tocsin_observer_add_fact(observer, observer->callables.items[callable - 1].calls);
+    }
+}
+
+static void judge_sampled(tocsin_observer *observer, const tocsin_process *process,
+                          const tocsin_frame *frame, tocsin_population population)
+{
+    bool sampled = false, gradient = false, trainable = false;
+    for (size_t i = 0; i < frame->samples.count; ++i) {
+        const tocsin_sample *sample = &frame->samples.items[i];
+        if (sample->attribute != TOCSIN_ATTRIBUTE_GRAD || sample->moment != TOCSIN_MOMENT_ENTER)
+            continue;
+        sampled = true;
+        if ((sample->flags & TOCSIN_STATE_IN_THIS_OPTIMIZER) == 0)
+            continue;
+        gradient |= (sample->flags & TOCSIN_STATE_PRESENT) != 0;
+        trainable |= (sample->flags & TOCSIN_STATE_REQUIRES_GRAD) != 0;
+    }
+    if (!sampled)
+        return;
+    tocsin_instance instance = {.population = population,
+                                .ordinal = frame->ordinals[frame->callable_count - 1],
+                                .evidence =
+                                    tocsin_observer_evidence(observer, process, frame, NULL)};
+    tocsin_observer_begin(observer);
+    tocsin_observer_add_call_fields(observer, frame);
+    if (gradient)
+        tocsin_observer_add_fact(
+            observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_FINDS_GRADIENT));
+    if (trainable)
+        tocsin_observer_add_fact(
+            observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_HOLDS_TRAINABLE));
+    tocsin_observer_emit(observer, &instance);
+}
+
+void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame)
+{
+    for (uint32_t i = 0; i < frame->callable_count; ++i) {
+        const tocsin_population *populations =
+            observer->callables.items[frame->callables[i]].populations;
+        if (populations[TOCSIN_POPULATION_CALL] != 0) {
+            tocsin_instance instance = {
+                .population = populations[TOCSIN_POPULATION_CALL],
+                .ordinal = frame->ordinals[i],
+                .evidence = tocsin_observer_evidence(observer, process, frame, NULL),
+                .describe = describe_call};
+            tocsin_observer_begin(observer);
+            tocsin_observer_add_call_fields(observer, frame);
+            add_callees(observer, frame);
+            tocsin_observer_emit(observer, &instance);
+        }
+        if (populations[TOCSIN_POPULATION_SAMPLED_CALL] != 0)
+            judge_sampled(observer, process, frame, populations[TOCSIN_POPULATION_SAMPLED_CALL]);
+    }
+}

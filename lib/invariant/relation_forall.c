@@ -1,0 +1,222 @@
+/* EventContain for every variable: what optimizer.step does to each parameter, gradient, buffer.
+ *
+ * Judged when optimizer.step returns, from the states read inside it. A parameter is DRIVEN, and
+ * must change, only when nothing legitimate keeps it: a finite-precision fp32 or fp64 tensor, a
+ * non-zero gradient, lr > 0, and lr * |grad|max above the resolution of |data|max (warm-up from
+ * lr = 0, all-zero gradients and updates below half an ulp are healthy; bf16 and fp16 weights may
+ * stand still for thousands of steps and are not judged). A parameter that another optimizer holds
+ * is that optimizer's business.
+ * Cost: O(states of the call) instances.
+ */
+#include <assert.h>
+#include <invariant/relation.h>
+#include <math.h>
+
+static void describe(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
+{
+    const tocsin_sample *sample = instance->detail;
+    (void)fact;
+    if (sample->attribute == TOCSIN_ATTRIBUTE_GRAD) {
+        if ((sample->flags & TOCSIN_STATE_PRESENT) == 0)
+            tocsin_string_append_text(out, "its gradient is None");
+        else if (sample->bad_count != 0)
+            tocsin_string_printf(out, "%llu elements of its gradient are NaN or Inf",
+                                 (unsigned long long)sample->bad_count);
+        else
+            tocsin_string_printf(out, "largest gradient %.3g", sample->absmax);
+    } else if (sample->bad_count != 0) {
+        tocsin_string_printf(out, "%llu elements are NaN or Inf",
+                             (unsigned long long)sample->bad_count);
+    } else if (sample->has_before) {
+        tocsin_string_append_text(out,
+                                  sample->changed ? "its data changed" : "its data did not change");
+    }
+}
+
+typedef struct step_view { /* the optimizer.step being judged */
+    tocsin_observer *observer;
+    const tocsin_process *process;
+    const tocsin_frame *frame;
+    const tocsin_population *populations;
+    bool driven; /* some parameter of this optimizer had to change, */
+    bool moved;  /* and some did */
+} step_view;
+
+static void judge(step_view *view, tocsin_population_kind kind, const tocsin_sample *sample,
+                  tocsin_predicate predicate, bool holds)
+{
+    tocsin_observer *observer = view->observer;
+    if (view->populations[kind] == 0)
+        return;
+    bool ownership =
+        kind != TOCSIN_POPULATION_HELD_PARAMETER && kind != TOCSIN_POPULATION_MODEL_PARAMETER;
+    tocsin_instance instance = {.population = view->populations[kind],
+                                .evidence = tocsin_observer_evidence(
+                                    observer, view->process, view->frame, sample->variable->name),
+                                .describe = describe,
+                                .detail = sample};
+    tocsin_observer_begin(observer);
+    tocsin_fields_of_sample(observer, view->frame, sample, ownership);
+    if (holds)
+        tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
+    tocsin_observer_emit(observer, &instance);
+}
+
+static bool has(const tocsin_sample *sample, uint32_t flag)
+{
+    return (sample->flags & flag) != 0;
+}
+
+static bool is_floating(uint8_t dtype)
+{
+    return dtype == TOCSIN_DTYPE_FLOAT16 || dtype == TOCSIN_DTYPE_BFLOAT16 ||
+           dtype == TOCSIN_DTYPE_FLOAT32 || dtype == TOCSIN_DTYPE_FLOAT64;
+}
+
+/* Must this update be visible in the parameter's bits? */
+static bool is_driven(const tocsin_frame *frame, const tocsin_sample *gradient,
+                      const tocsin_sample *data)
+{
+    double resolution = data->dtype == TOCSIN_DTYPE_FLOAT32   ? 0x1p-22
+                        : data->dtype == TOCSIN_DTYPE_FLOAT64 ? 0x1p-51
+                                                              : (double)NAN;
+    double lr = isnan(gradient->lr) ? frame->lr : gradient->lr;
+    if (isnan(resolution) || !has(gradient, TOCSIN_STATE_DIGESTED) || gradient->bad_count != 0)
+        return false;
+    if (has(gradient, TOCSIN_STATE_IN_OPTIMIZER) && !has(gradient, TOCSIN_STATE_IN_THIS_OPTIMIZER))
+        return false;
+    double update = lr * gradient->absmax; /* a comparison with NaN is false: not judged */
+    return update > 0 && update > resolution * data->absmax_before;
+}
+
+static void judge_gradient(step_view *view, const tocsin_sample *gradient)
+{
+    const tocsin_variable *variable = gradient->variable;
+    bool held = has(gradient, TOCSIN_STATE_IN_THIS_OPTIMIZER);
+    bool trainable = has(gradient, TOCSIN_STATE_REQUIRES_GRAD);
+    bool present = has(gradient, TOCSIN_STATE_PRESENT);
+    bool in_model = has(gradient, TOCSIN_STATE_IN_MODEL);
+    if (held)
+        judge(view, TOCSIN_POPULATION_HELD_PARAMETER, gradient, TOCSIN_PREDICATE_IN_MODEL,
+              in_model);
+    if (held && trainable)
+        judge(view, TOCSIN_POPULATION_TRAINABLE_PARAMETER, gradient,
+              TOCSIN_PREDICATE_GRADIENT_PRESENT, present);
+    if (in_model && trainable)
+        judge(view, TOCSIN_POPULATION_MODEL_PARAMETER, gradient, TOCSIN_PREDICATE_IN_OPTIMIZER,
+              has(gradient, TOCSIN_STATE_IN_OPTIMIZER));
+    if (held && present && variable->updated && gradient->observed)
+        judge(view, TOCSIN_POPULATION_RETURNING_PARAMETER, gradient,
+              TOCSIN_PREDICATE_GRADIENT_CLEARED, gradient->cleared);
+    if (has(gradient, TOCSIN_STATE_DIGESTED) && is_floating(gradient->dtype))
+        judge(view, TOCSIN_POPULATION_GRADIENT, gradient, TOCSIN_PREDICATE_FINITE,
+              gradient->bad_count == 0);
+}
+
+static void judge_data(step_view *view, const tocsin_sample *gradient, const tocsin_sample *data)
+{
+    if (!has(data, TOCSIN_STATE_DIGESTED))
+        return;
+    bool floating = is_floating(data->dtype);
+    if (data->variable->kind == TOCSIN_VARIABLE_BUFFER) {
+        /* constant buffers may hold -Inf by design (attention masks) */
+        if (floating && data->has_before && data->changed)
+            judge(view, TOCSIN_POPULATION_BUFFER, data, TOCSIN_PREDICATE_FINITE,
+                  data->bad_count == 0);
+        return;
+    }
+    if (data->variable->kind != TOCSIN_VARIABLE_PARAMETER)
+        return;
+    if (floating)
+        judge(view, TOCSIN_POPULATION_PARAMETER, data, TOCSIN_PREDICATE_FINITE,
+              data->bad_count == 0);
+    if (!data->has_before)
+        return;
+    if (!has(data, TOCSIN_STATE_REQUIRES_GRAD)) {
+        judge(view, TOCSIN_POPULATION_FROZEN_PARAMETER, data, TOCSIN_PREDICATE_DATA_STAYS,
+              !data->changed);
+    } else if (gradient != NULL && !has(gradient, TOCSIN_STATE_PRESENT)) {
+        judge(view, TOCSIN_POPULATION_IDLE_PARAMETER, data, TOCSIN_PREDICATE_DATA_STAYS,
+              !data->changed);
+    } else if (gradient != NULL && is_driven(view->frame, gradient, data)) {
+        judge(view, TOCSIN_POPULATION_DRIVEN_PARAMETER, data, TOCSIN_PREDICATE_DATA_CHANGES,
+              data->changed);
+        if (has(gradient, TOCSIN_STATE_IN_THIS_OPTIMIZER)) {
+            view->driven = true;
+            view->moved |= data->changed;
+        }
+    }
+}
+
+static void describe_call(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
+{
+    (void)instance;
+    (void)fact;
+    tocsin_string_append_text(out, "no parameter changed");
+}
+
+static void judge_call(step_view *view)
+{
+    tocsin_observer *observer = view->observer;
+    const tocsin_frame *frame = view->frame;
+    tocsin_population population = view->populations[TOCSIN_POPULATION_EFFECTIVE_CALL];
+    if (population == 0 || !view->driven)
+        return;
+    tocsin_instance instance = {.population = population,
+                                .ordinal = frame->ordinals[frame->callable_count - 1],
+                                .evidence =
+                                    tocsin_observer_evidence(observer, view->process, frame, NULL),
+                                .describe = describe_call};
+    tocsin_observer_begin(observer);
+    tocsin_observer_add_call_fields(observer, frame);
+    if (view->moved)
+        tocsin_observer_add_fact(
+            observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_CHANGES_PARAMETER));
+    tocsin_observer_emit(observer, &instance);
+}
+
+/* Link each variable to its gradient at the start and its data at the end of the call. */
+static void link_samples(tocsin_observer *observer, const tocsin_frame *frame)
+{
+    uint64_t epoch = ++observer->epoch;
+    for (size_t i = 0; i < frame->samples.count; ++i) {
+        const tocsin_sample *sample = &frame->samples.items[i];
+        tocsin_variable *variable = sample->variable;
+        if (variable->epoch != epoch) {
+            variable->epoch = epoch;
+            variable->gradient = variable->data = 0;
+        }
+        if (sample->attribute == TOCSIN_ATTRIBUTE_GRAD && sample->moment == TOCSIN_MOMENT_ENTER)
+            variable->gradient = (uint32_t)i + 1;
+        else if (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT)
+            variable->data = (uint32_t)i + 1;
+    }
+}
+
+void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame)
+{
+    assert(frame->role == TOCSIN_ROLE_OPTIMIZER_STEP && frame->callable_count == 2);
+    const tocsin_callable *callable = &observer->callables.items[frame->callables[1]];
+    step_view view = {.observer = observer,
+                      .process = process,
+                      .frame = frame,
+                      .populations = callable->populations};
+    const tocsin_sample *samples = frame->samples.items;
+    link_samples(observer, frame);
+    for (size_t i = 0; i < frame->samples.count; ++i) {
+        const tocsin_variable *variable = samples[i].variable;
+        if (variable->gradient == i + 1)
+            judge_gradient(&view, &samples[i]);
+        if (variable->data == i + 1)
+            judge_data(&view, variable->gradient ? &samples[variable->gradient - 1] : NULL,
+                       &samples[i]);
+    }
+    judge_call(&view);
+    for (size_t i = 0; i < frame->samples.count; ++i) {
+        tocsin_variable *variable = samples[i].variable;
+        if (has(&samples[i], TOCSIN_STATE_IN_THIS_OPTIMIZER)) {
+            variable->updated = true;
+            variable->observed = variable->cleared = false;
+        }
+    }
+}

@@ -1,0 +1,108 @@
+/* APIOutput: what a call returns, alone and against its arguments.
+ *
+ * Population CALL_OUTPUT, by function. Facts of the returned value (of a tuple: its first element):
+ * "return.dtype is V", ndim, requires_grad, type, or the value itself when it is a word, a flag or
+ * None; and "return.P equals arg.K.P" for P of dtype, ndim, shape and shape[0] over the tensor
+ * arguments. Calls that return nothing comparable make no instance.
+ * Cost: O(tensor arguments) a call.
+ */
+#include <assert.h>
+#include <invariant/relation.h>
+
+typedef struct output {
+    tocsin_observer *observer;
+    tocsin_process *process;
+    const tocsin_frame *frame;
+    size_t names; /* of "return" or "return[0]" */
+} output;
+
+static void describe(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
+{
+    const tocsin_observer *observer = instance->detail;
+    tocsin_symbol name = tocsin_fact_get_key(observer->vocabulary, fact).name;
+    tocsin_string_printf(out, "it returned another %s",
+                         tocsin_symbol_text(observer->vocabulary, name));
+}
+
+static void returns(const output *out, tocsin_symbol name, tocsin_scalar value)
+{
+    tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_RETURN_IS, .name = name, .value = value};
+    if (value != 0)
+        tocsin_observer_add_fact(out->observer, tocsin_observer_fact(out->observer, &key));
+}
+
+static void matches(const output *out, tocsin_symbol name, tocsin_symbol other, bool equal)
+{
+    tocsin_fact_key key = {
+        .predicate = TOCSIN_PREDICATE_RETURN_MATCHES, .name = name, .other = other};
+    if (equal)
+        tocsin_observer_add_fact(out->observer, tocsin_observer_fact(out->observer, &key));
+}
+
+static void add_tensor(const output *out, const tocsin_value *value)
+{
+    tocsin_observer *observer = out->observer;
+    const tocsin_dictionary *dictionary = &out->process->dictionary;
+    const tocsin_field_names *names = &observer->names.items[out->names];
+    const int64_t *sizes = NULL;
+    dictionary->shape(dictionary->producer, value->as.shape, &sizes);
+    returns(out, names->dtype, observer->dtypes[value->dtype % TOCSIN_DTYPES_MAX]);
+    returns(out, names->ndim, tocsin_scalar_of_int(observer, value->ndim));
+    returns(out, names->requires_grad,
+            observer->truth[(value->flags & TOCSIN_VALUE_REQUIRES_GRAD) != 0]);
+    for (uint32_t i = 0; i < out->frame->tensor_count; ++i) {
+        const tocsin_tensor_argument *argument = &out->frame->tensors[i];
+        const tocsin_field_names *other = &observer->names.items[argument->names];
+        const int64_t *other_sizes = NULL;
+        dictionary->shape(dictionary->producer, argument->shape, &other_sizes);
+        matches(out, names->dtype, other->dtype, value->dtype == argument->dtype);
+        matches(out, names->ndim, other->ndim, value->ndim == argument->ndim);
+        matches(out, names->shape, other->shape, value->as.shape == argument->shape);
+        matches(out, names->batch, other->batch,
+                value->ndim > 0 && argument->ndim > 0 && sizes != NULL && other_sizes != NULL &&
+                    sizes[0] == other_sizes[0]);
+    }
+}
+
+static void add_plain(const output *out, const tocsin_value *value)
+{
+    tocsin_observer *observer = out->observer;
+    const tocsin_field_names *names = &observer->names.items[out->names];
+    if (value->kind == TOCSIN_VALUE_NONE || value->kind == TOCSIN_VALUE_BOOL)
+        returns(out, names->whole, tocsin_scalar_of_value(observer, out->process, value));
+    else if (value->type != 0)
+        returns(out, names->type, tocsin_scalar_of_string(observer, out->process, value->type));
+}
+
+void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                         const tocsin_event *event)
+{
+    tocsin_population population =
+        observer->callables.items[frame->callables[0]].populations[TOCSIN_POPULATION_CALL_OUTPUT];
+    if (population == 0 || event->value_count == 0)
+        return;
+    const tocsin_value *value = &event->values[0];
+    bool element = value->kind == TOCSIN_VALUE_SEQUENCE && event->value_count > 1 &&
+                   (event->values[1].flags & TOCSIN_VALUE_IN_SEQUENCE) != 0;
+    if (element)
+        value = &event->values[1];
+    output out = {.observer = observer,
+                  .process = process,
+                  .frame = frame,
+                  .names = tocsin_field_names_of(observer, element ? "return[0]" : "return")};
+    if (out.names == SIZE_MAX)
+        return;
+    tocsin_instance instance = {.population = population,
+                                .ordinal = frame->ordinals[0],
+                                .evidence =
+                                    tocsin_observer_evidence(observer, process, frame, NULL),
+                                .describe = describe,
+                                .detail = observer};
+    tocsin_observer_begin(observer);
+    tocsin_observer_add_call_fields(observer, frame);
+    if (value->kind == TOCSIN_VALUE_TENSOR)
+        add_tensor(&out, value);
+    else
+        add_plain(&out, value);
+    tocsin_observer_emit(observer, &instance);
+}
