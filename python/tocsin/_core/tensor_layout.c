@@ -31,23 +31,24 @@ enum {
 /* Byte offsets; -1 while unknown. */
 typedef struct tensor_layout {
     bool ready;
-    int impl;                    /* PyObject -> TensorImpl* */
-    int storage;                 /* TensorImpl -> StorageImpl* */
-    int autograd;                /* TensorImpl -> AutogradMeta* or NULL */
-    int ndim;                    /* TensorImpl: size_t */
-    int sizes;                   /* TensorImpl: int64_t[5], or a pointer when there are more axes */
-    int strides;                 /* TensorImpl: int64_t[5]; out of line they follow the sizes */
-    int offset;                  /* TensorImpl: storage offset in elements */
-    int numel;                   /* TensorImpl */
-    int dtype;                   /* TensorImpl: uint16_t */
-    int device;                  /* TensorImpl: int8_t, 0 = CPU */
-    int keys;                    /* TensorImpl: dispatch key set */
-    int storage_data;            /* StorageImpl: data pointer */
-    int storage_bytes;           /* StorageImpl: size_t */
-    int requires_grad;           /* AutogradMeta: bool */
-    int grad_fn;                 /* AutogradMeta: pointer */
-    int grad;                    /* AutogradMeta: TensorImpl* */
-    uint64_t lazy_bits;          /* conjugate and negative bit in `keys` */
+    int impl;           /* PyObject -> TensorImpl* */
+    int storage;        /* TensorImpl -> StorageImpl* */
+    int autograd;       /* TensorImpl -> AutogradMeta* or NULL */
+    int ndim;           /* TensorImpl: size_t */
+    int sizes;          /* TensorImpl: int64_t[5], or a pointer when there are more axes */
+    int strides;        /* TensorImpl: int64_t[5]; out of line they follow the sizes */
+    int offset;         /* TensorImpl: storage offset in elements */
+    int numel;          /* TensorImpl */
+    int dtype;          /* TensorImpl: uint16_t */
+    int device;         /* TensorImpl: int8_t, 0 = CPU */
+    int keys;           /* TensorImpl: dispatch key set */
+    int storage_data;   /* StorageImpl: data pointer */
+    int storage_bytes;  /* StorageImpl: size_t */
+    int requires_grad;  /* AutogradMeta: bool */
+    int grad_fn;        /* AutogradMeta: pointer */
+    int grad;           /* AutogradMeta: TensorImpl* */
+    uint64_t undefined; /* what stands at `grad` when there is none: torch's undefined tensor */
+    uint64_t lazy_bits; /* conjugate and negative bit in `keys` */
     uint8_t dtypes[DTYPE_CODES]; /* torch's code -> tocsin_dtype */
 } tensor_layout;
 
@@ -251,8 +252,11 @@ bool tensor_meta_read_grad(PyObject *tensor, tensor_meta *meta)
         const char *impl = load_pointer((const char *)tensor, layout.impl);
         const char *autograd = impl == NULL ? NULL : load_pointer(impl, layout.autograd);
         const char *grad = autograd == NULL ? NULL : load_pointer(autograd, layout.grad);
-        return grad != NULL && read_impl(grad, meta);
+        return grad != NULL && (uint64_t)(uintptr_t)grad != layout.undefined &&
+               read_impl(grad, meta);
     }
+    if (!slow_bool(tensor, "is_leaf")) /* reading the gradient of others warns */
+        return false;
     PyObject *grad = PyObject_GetAttrString(tensor, "grad");
     bool read = grad != NULL && tensor_is_exact(grad) && slow_read(grad, meta);
     Py_XDECREF(grad);
@@ -443,6 +447,7 @@ typedef struct calibration {
     /* per word of the TensorImpl: bits set in all conj (neg) probes, bits set in any other */
     uint64_t conj_all[IMPL_BYTES / 8], conj_other[IMPL_BYTES / 8];
     uint64_t neg_all[IMPL_BYTES / 8], neg_other[IMPL_BYTES / 8];
+    bool undefined_seen, undefined_differs;
 } calibration;
 
 static void narrow_bits(calibration *c, const probe *p, const char *impl)
@@ -512,7 +517,23 @@ static void narrow_meta(calibration *c, const probe *p)
     if (!p->has_grad_fn)
         narrow(&c->facts[FACT_REQUIRES_GRAD], meta, bytes, 1, 1, holds_byte, &leaf_requires);
     narrow(&c->facts[FACT_GRAD_FN], meta, bytes, 8, 8, holds_set_pointer, &p->has_grad_fn);
-    narrow(&c->facts[FACT_GRAD], meta, bytes, 8, 8, holds_word, &p->grad);
+    if (p->grad != 0)
+        narrow(&c->facts[FACT_GRAD], meta, bytes, 8, 8, holds_word, &p->grad);
+}
+
+/* What stands in place of a gradient where there is none; the same everywhere. */
+static void learn_undefined(calibration *c, const probe *p)
+{
+    char impl[IMPL_BYTES], meta[AUTOGRAD_BYTES];
+    (void)careful_copy(p->impl, impl, sizeof impl);
+    uint64_t address = load_word(impl, layout.autograd);
+    if (p->grad != 0 || address == 0)
+        return;
+    (void)careful_copy(address, meta, sizeof meta);
+    uint64_t word = load_word(meta, layout.grad);
+    c->undefined_differs |= c->undefined_seen && word != layout.undefined;
+    c->undefined_seen = true;
+    layout.undefined = word;
 }
 
 /* The one candidate, or -1 with ValueError. `adjacent`: a second candidate right behind the first
@@ -617,7 +638,11 @@ static bool find_offsets(PyObject *probes, calibration *c)
     if (layout.grad < 0)
         return false;
     layout.grad_fn = the_one(&c->facts[FACT_GRAD_FN], FACT_GRAD_FN, true);
-    return layout.grad_fn >= 0;
+    if (layout.grad_fn < 0 || !each_probe(probes, c, learn_undefined))
+        return false;
+    if (c->undefined_differs || !c->undefined_seen)
+        PyErr_SetString(PyExc_ValueError, "tensor layout: an absent gradient has many values");
+    return !c->undefined_differs && c->undefined_seen;
 }
 
 /* ---- 5. Verification ----------------------------------------------------------------------- */

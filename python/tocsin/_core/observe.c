@@ -1,0 +1,430 @@
+/* observe.c - the observer: what is written at a hooked call.
+ *
+ * Data structure: per thread, how many observed calls, module calls and backward passes are open.
+ * The token of a call carries the call's number and the counts at its ENTER, so that leaving
+ * restores them whatever happened in between.
+ * Invariant: each ENTER gets its EXIT or RAISE. A call that the selection does not want writes
+ * nothing, but roots, stages, steps and states are followed all the same.
+ * Cost: under 250 ns for a call with two tensors, dictionary lookups included; see
+ * docs/performance.md.
+ */
+#include "observe.h"
+
+#include <assert.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#else
+#include <time.h>
+#endif
+
+tocsin_recorder *observe_recorder;
+
+enum {
+    DEPTH_BITS = 12,
+    DEPTH_MAX = (1 << DEPTH_BITS) - 1 /* deeper calls count as this deep */
+};
+
+typedef struct thread_state {
+    uint32_t depth;     /* open observed calls */
+    uint32_t modules;   /* open module calls */
+    uint32_t backwards; /* open backward passes */
+} thread_state;
+
+static _Thread_local thread_state this_thread;
+static uint32_t names_generation; /* of hook->observer and hook->function */
+
+/* ---- 1. Cost ------------------------------------------------------------------------------- */
+
+static uint64_t cost_ticks;
+static uint64_t origin_ticks, origin_ns;
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+    return __rdtsc();
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#endif
+}
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void observe_flush_cost(void)
+{
+    uint64_t passed_ticks = ticks() - origin_ticks, passed_ns = monotonic_ns() - origin_ns;
+    if (observe_recorder != NULL && passed_ticks > 0)
+        tocsin_recorder_add_cost(
+            observe_recorder,
+            (uint64_t)((double)cost_ticks * ((double)passed_ns / (double)passed_ticks)));
+    cost_ticks = 0;
+}
+
+/* ---- 2. Names ------------------------------------------------------------------------------ */
+
+/* hook->observer: what is recorded of a call, and the ids of the positional parameters' names. */
+typedef struct call_plan {
+    bool recorded;
+    bool arguments;
+    uint32_t count;
+    tocsin_id ids[];
+} call_plan;
+
+static inline const call_plan *plan_of(const tocsin_hook *hook)
+{
+    return (const call_plan *)(uintptr_t)hook->observer;
+}
+
+static tocsin_id return_name, self_name;
+static uint32_t optimizer_birth = UINT32_MAX; /* hook of add_param_group: seen, not recorded */
+
+static void forget_names(void)
+{
+    for (uint32_t i = 0; i < tocsin_hook_count(); i++) {
+        tocsin_hook *hook = tocsin_hook_at(i);
+        PyMem_Free((void *)(uintptr_t)hook->observer);
+        hook->observer = 0;
+    }
+    tocsin_hook_forget_functions();
+    return_name = self_name = 0;
+}
+
+/* Steps and whatever has states read around it are recorded in any case: the states refer to them.
+ */
+static void choose_what(call_plan *plan, const tocsin_hook *hook)
+{
+    tocsin_role role = (tocsin_role)hook->role;
+    plan->recorded =
+        tocsin_recorder_wants_call(observe_recorder, hook->name, role, &plan->arguments) ||
+        role == TOCSIN_ROLE_OPTIMIZER_STEP ||
+        tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_ENTER) ||
+        tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_EXIT);
+    plan->arguments = plan->arguments && (hook->flags & TOCSIN_HOOK_ARGUMENTS) != 0;
+}
+
+static bool learn_hook(tocsin_hook *hook, tocsin_trace_writer *writer)
+{
+    Py_ssize_t count = hook->arg_names == NULL ? 0 : PyTuple_GET_SIZE(hook->arg_names);
+    call_plan *plan = PyMem_Calloc(1, sizeof *plan + (size_t)count * sizeof *plan->ids);
+    if (plan == NULL)
+        return false;
+    choose_what(plan, hook);
+    plan->count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        plan->ids[i] = value_string_id(writer, PyTuple_GET_ITEM(hook->arg_names, i));
+    if (return_name == 0)
+        return_name = value_text_id(writer, "return");
+    if (self_name == 0)
+        self_name = value_text_id(writer, "self");
+    hook->observer = (uint64_t)(uintptr_t)plan;
+    hook->function = tocsin_trace_define_function(writer, hook->name, (tocsin_role)hook->role);
+    return hook->function != 0;
+}
+
+/* The writer, with the hook's names known to it; NULL: this call is not recorded. */
+static tocsin_trace_writer *ready_writer(tocsin_hook *hook)
+{
+    tocsin_trace_writer *writer =
+        observe_recorder == NULL ? NULL : tocsin_recorder_writer(observe_recorder);
+    if (writer == NULL)
+        return NULL;
+    uint32_t generation = tocsin_recorder_generation(observe_recorder);
+    if (__builtin_expect(names_generation != generation, 0)) {
+        forget_names();
+        names_generation = generation;
+    }
+    if (__builtin_expect(hook->function == 0 || hook->observer == 0, 0) &&
+        !learn_hook(hook, writer))
+        return NULL;
+    return writer;
+}
+
+static tocsin_id position_name(const tocsin_hook *hook, tocsin_trace_writer *writer,
+                               Py_ssize_t position)
+{
+    const call_plan *plan = plan_of(hook);
+    bool method = (hook->flags & (TOCSIN_HOOK_METHOD | TOCSIN_HOOK_MODULE_CALL)) != 0;
+    if (method && position == 0)
+        return self_name;
+    if (position < plan->count)
+        return plan->ids[position];
+    return value_position_id(writer, position - method);
+}
+
+static void summarize_arguments(value_list *list, tocsin_hook *hook, tocsin_trace_writer *writer,
+                                PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    for (Py_ssize_t i = 0; i < nargs; i++)
+        value_summarize(list, writer, args[i], position_name(hook, writer, i));
+    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        value_summarize(list, writer, args[nargs + i],
+                        value_string_id(writer, PyTuple_GET_ITEM(kwnames, i)));
+}
+
+/* ---- 3. Context: grad mode, autocast, stage ------------------------------------------------ */
+
+static PyObject *is_grad_enabled, *autocast_dtype;
+
+void observe_set_context(PyObject *grad_enabled, PyObject *autocast)
+{
+    Py_XSETREF(is_grad_enabled, Py_NewRef(grad_enabled));
+    Py_XSETREF(autocast_dtype, Py_NewRef(autocast));
+}
+
+static bool grad_is_enabled(void)
+{
+    PyObject *enabled = is_grad_enabled == NULL ? NULL : PyObject_CallNoArgs(is_grad_enabled);
+    bool result = enabled != Py_False;
+    Py_XDECREF(enabled);
+    PyErr_Clear();
+    return result;
+}
+
+/* autocast_dtype() of recorder.py: None while off, else the name of the dtype. */
+static void observe_autocast(void)
+{
+    PyObject *name = autocast_dtype == NULL ? NULL : PyObject_CallNoArgs(autocast_dtype);
+    const char *text = name == NULL || !PyUnicode_Check(name) ? "" : PyUnicode_AsUTF8(name);
+    if (text != NULL)
+        tocsin_recorder_meta_text(observe_recorder, TOCSIN_META_AUTOCAST, text, strlen(text));
+    Py_XDECREF(name);
+    PyErr_Clear();
+}
+
+/* Meta variables as they are at a call that has a role. Training is what backward says it is: a
+ * model left in eval mode does not turn training into evaluation. */
+static void observe_context(const tocsin_hook *hook, const thread_state *thread, PyObject *self)
+{
+    bool enabled = grad_is_enabled();
+    tocsin_recorder_meta_bool(observe_recorder, TOCSIN_META_GRAD_ENABLED, enabled);
+    observe_autocast();
+    if (hook->role == TOCSIN_ROLE_BACKWARD) {
+        tocsin_recorder_observed_stage(observe_recorder, "training");
+    } else if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules == 0 &&
+               self != NULL && value_is_module(self) && variables_saw_root(self)) {
+        bool training = enabled && value_module_is_training(self);
+        tocsin_recorder_observed_stage(observe_recorder, training ? "training" : "evaluation");
+    }
+}
+
+/* ---- 4. Enter ------------------------------------------------------------------------------ */
+
+/* The call's number (0: not recorded), then the counts. Never 0 as a whole. */
+static const uint64_t token_mark = UINT64_C(1) << 63;
+
+static uint64_t token_of(uint64_t call, const thread_state *thread)
+{
+    uint64_t depth = thread->depth < DEPTH_MAX ? thread->depth : DEPTH_MAX;
+    uint64_t modules = thread->modules < DEPTH_MAX ? thread->modules : DEPTH_MAX;
+    return token_mark | call << (2 * DEPTH_BITS) | depth << DEPTH_BITS | modules;
+}
+
+static uint64_t token_call(uint64_t token)
+{
+    return (token & ~token_mark) >> (2 * DEPTH_BITS);
+}
+
+/* What is said of the arguments. The fields of an optimizer decide whether its step may change
+ * anything, and a module's name and mode is what its call is about: those are always said. */
+static void summarize_call(value_list *list, tocsin_hook *hook, tocsin_trace_writer *writer,
+                           PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    list->count = 0;
+    if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
+        value_summarize(list, writer, args[0], self_name);
+        optimizer_summarize(list, writer, args[0], optimizer_slot(args[0]));
+    } else if (plan_of(hook)->arguments) {
+        summarize_arguments(list, hook, writer, args, nargs, kwnames);
+    } else if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && nargs > 0) {
+        value_summarize(list, writer, args[0], self_name);
+    }
+}
+
+static uint64_t emit_enter(tocsin_hook *hook, tocsin_trace_writer *writer,
+                           const thread_state *thread, PyObject *const *args, Py_ssize_t nargs,
+                           PyObject *kwnames)
+{
+    value_list list;
+    summarize_call(&list, hook, writer, args, nargs, kwnames);
+    tocsin_event event = {.kind = TOCSIN_EVENT_ENTER,
+                          .function = hook->function,
+                          .value_count = list.count,
+                          .values = list.items};
+    if (thread->depth == 0 || hook->role != TOCSIN_ROLE_NONE)
+        event.site = call_site_find(writer, hook);
+    return tocsin_trace_emit(writer, &event);
+}
+
+static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    uint64_t begin = ticks();
+    PyObject *self = nargs > 0 ? args[0] : NULL;
+    if (__builtin_expect(hook->index == optimizer_birth, 0)) {
+        if (self != NULL)
+            (void)optimizer_slot(self);
+        return 0;
+    }
+    tocsin_trace_writer *writer = ready_writer(hook);
+    thread_state *thread = &this_thread;
+    if (writer == NULL)
+        return 0;
+    const call_plan *plan = plan_of(hook);
+    bool outermost = (hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules == 0;
+    if (hook->role != TOCSIN_ROLE_NONE && (plan->recorded || outermost))
+        observe_context(hook, thread, self);
+    uint64_t call = plan->recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
+    uint64_t token = token_of(call, thread);
+    thread->depth += plan->recorded;
+    if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0)
+        thread->modules++;
+    if (hook->role == TOCSIN_ROLE_BACKWARD)
+        thread->backwards++;
+    if (plan->recorded && hook->role != TOCSIN_ROLE_NONE)
+        variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_ENTER,
+                         hook->role == TOCSIN_ROLE_OPTIMIZER_STEP ? self : NULL);
+    cost_ticks += ticks() - begin;
+    return token;
+}
+
+/* ---- 5. Leave ------------------------------------------------------------------------------ */
+
+/* torch.autograd.grad() hands gradients out and accumulates none: not a micro-step. */
+static bool accumulates(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "accumulate_grad") == 0)
+            return args[nargs + i] != Py_False;
+    return true;
+}
+
+/* Counting, after the EXIT of a call that returned. */
+static void count_step(const tocsin_hook *hook, const thread_state *thread, PyObject *const *args,
+                       Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
+        int slot = optimizer_slot(args[0]);
+        tocsin_recorder_optimizer_stepped(observe_recorder, slot < 0 ? UINT32_MAX : (uint32_t)slot);
+    } else if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0 &&
+               accumulates(args, nargs, kwnames)) {
+        tocsin_recorder_backward_passed(observe_recorder);
+    }
+}
+
+static void emit_exit(tocsin_hook *hook, tocsin_trace_writer *writer, uint64_t call,
+                      PyObject *result)
+{
+    value_list list;
+    list.count = 0;
+    if (plan_of(hook)->arguments)
+        value_summarize(&list, writer, result, return_name);
+    tocsin_event event = {.kind = TOCSIN_EVENT_EXIT,
+                          .function = hook->function,
+                          .call = call,
+                          .value_count = list.count,
+                          .values = list.items};
+    tocsin_trace_emit(writer, &event);
+}
+
+static void emit_raise(tocsin_hook *hook, tocsin_trace_writer *writer, uint64_t call,
+                       PyObject *exception_type)
+{
+    tocsin_value value = {.kind = TOCSIN_VALUE_STRING};
+    if (exception_type != NULL && PyType_Check(exception_type))
+        value.as.text = value_type_id(writer, (PyTypeObject *)exception_type);
+    tocsin_event event = {.kind = TOCSIN_EVENT_RAISE,
+                          .function = hook->function,
+                          .call = call,
+                          .value_count = 1,
+                          .values = &value};
+    tocsin_trace_emit(writer, &event);
+}
+
+static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_ssize_t nargs,
+                  PyObject *kwnames, PyObject *result, PyObject *exception_type)
+{
+    uint64_t begin = ticks(), call = token_call(token);
+    thread_state *thread = &this_thread;
+    tocsin_trace_writer *writer = ready_writer(hook);
+    thread->depth = (uint32_t)(token >> DEPTH_BITS) & DEPTH_MAX;
+    thread->modules = (uint32_t)token & DEPTH_MAX;
+    if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards > 0)
+        thread->backwards--;
+    if (writer == NULL)
+        return;
+    if (call != 0 && result != NULL) {
+        if (hook->role != TOCSIN_ROLE_NONE)
+            variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_EXIT,
+                             hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0 ? args[0]
+                                                                                   : NULL);
+        emit_exit(hook, writer, call, result);
+    } else if (call != 0) {
+        emit_raise(hook, writer, call, exception_type);
+    }
+    if (result != NULL)
+        count_step(hook, thread, args, nargs, kwnames);
+    cost_ticks += ticks() - begin;
+}
+
+/* ---- 6. Start and stop --------------------------------------------------------------------- */
+
+static const tocsin_observer observer = {enter, leave};
+
+void observe_set_optimizer_birth(uint32_t index)
+{
+    optimizer_birth = index;
+}
+
+void observe_start(tocsin_recorder *recorder)
+{
+    for (uint32_t i = 0; i < tocsin_hook_count(); i++)
+        tocsin_hook_at(i)->observer = 0; /* whatever another observer left there */
+    tocsin_hook_forget_functions();
+    memset(&this_thread, 0, sizeof this_thread);
+    observe_recorder = recorder;
+    names_generation = tocsin_recorder_generation(recorder);
+    origin_ticks = ticks();
+    origin_ns = monotonic_ns();
+    cost_ticks = 0;
+    tocsin_hook_observe(&observer);
+}
+
+void observe_pause(bool paused)
+{
+    memset(&this_thread, 0, sizeof this_thread);
+    tocsin_hook_observe(paused ? NULL : &observer);
+}
+
+void observe_stop(void)
+{
+    tocsin_hook_observe(NULL);
+    observe_flush_cost();
+    observe_recorder = NULL;
+    forget_names();
+    value_summary_forget();
+    call_site_forget();
+    variables_forget(false);
+    names_generation = 0;
+}
+
+void observe_forked(void)
+{
+    memset(&this_thread, 0, sizeof this_thread);
+    if (observe_recorder == NULL)
+        return;
+    tocsin_recorder_forked(observe_recorder);
+    value_summary_forget();
+    call_site_forget();
+    variables_forget(true);
+    origin_ticks = ticks();
+    origin_ns = monotonic_ns();
+    cost_ticks = 0;
+}

@@ -1,0 +1,123 @@
+/* observe.h - what happens at a hooked call; what the files of the observer share.
+ *
+ *   observe.c        the observer: enter and leave, roles, steps, stages
+ *   value_summary.c  Python objects -> tocsin_value
+ *   call_site.c      where in the user's code a call stands
+ *   variables.c      tracked parameters and buffers, and reading their states
+ *   optimizers.c     what an optimizer says about itself
+ *   recorder_functions.c  the Python functions that recorder.py uses
+ *
+ * Everything runs under the GIL with the thread's re-entry flag held, calls no torch operation and
+ * keeps no reference to a tensor.
+ */
+#ifndef TOCSIN_CORE_OBSERVE_H
+#define TOCSIN_CORE_OBSERVE_H
+
+#include "hook.h"
+#include "identity_map.h"
+#include "tensor_layout.h"
+
+#include <tocsin/record.h>
+
+/* The one recorder of this process; NULL: not recording. */
+extern tocsin_recorder *observe_recorder;
+
+/* Start and stop observing calls (observe.c). */
+void observe_start(tocsin_recorder *recorder);
+void observe_stop(void);
+/* Stop or go on calling the observer, everything else staying as it is. */
+void observe_pause(bool paused);
+/* Give the time spent so far to the recorder. */
+void observe_flush_cost(void);
+/* Callables without arguments: is grad mode on; the autocast dtype's name or None. */
+void observe_set_context(PyObject *grad_enabled, PyObject *autocast);
+/* The hook through which every new optimizer passes; it is not recorded. */
+void observe_set_optimizer_birth(uint32_t index);
+/* In a forked child: every id and cache of the parent is void. */
+void observe_forked(void);
+
+/* ---- value_summary.c ----------------------------------------------------------------------- */
+
+/* The values of one event; more than TOCSIN_EVENT_VALUES_MAX are dropped. */
+typedef struct value_list {
+    uint32_t count;
+    tocsin_value items[TOCSIN_EVENT_VALUES_MAX];
+} value_list;
+
+/* Types that values are recognised by; borrowed from torch, which never dies. */
+bool value_summary_learn_types(PyObject *module_type, PyObject *text_types);
+void value_summary_forget(void);
+
+/* Append `object` under a name (string id). */
+void value_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *object,
+                     tocsin_id name);
+void value_append_text(value_list *list, tocsin_trace_writer *writer, tocsin_id name,
+                       const char *text);
+void value_append_int(value_list *list, tocsin_id name, int64_t integer);
+/* The id of a str (cached when it is interned), of a C string. */
+tocsin_id value_string_id(tocsin_trace_writer *writer, PyObject *text);
+tocsin_id value_text_id(tocsin_trace_writer *writer, const char *text);
+/* The id of "arg0", "arg1", ... */
+tocsin_id value_position_id(tocsin_trace_writer *writer, Py_ssize_t position);
+tocsin_id value_shape_id(tocsin_trace_writer *writer, uint32_t ndim, const int64_t *sizes);
+/* The id of the qualified name of a type. */
+tocsin_id value_type_id(tocsin_trace_writer *writer, PyTypeObject *type);
+/* Is the object a torch.nn.Module; is its `training` true? */
+bool value_is_module(PyObject *object);
+bool value_module_is_training(PyObject *module);
+/* New reference to the __dict__ of an object; NULL (no exception) when it has none. */
+PyObject *value_object_dict(PyObject *object);
+
+/* The object of a weak reference, as a new reference; NULL when it is gone. */
+static inline PyObject *weak_get(PyObject *reference)
+{
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *object = NULL;
+    if (PyWeakref_GetRef(reference, &object) < 0)
+        PyErr_Clear();
+    return object;
+#else
+    PyObject *object = PyWeakref_GetObject(reference);
+    return object == NULL || object == Py_None ? NULL : Py_NewRef(object);
+#endif
+}
+
+/* ---- call_site.c --------------------------------------------------------------------------- */
+
+/* Directories (tuple of str ending in "/") whose frames are not the user's. */
+bool call_site_set_internal(PyObject *prefixes);
+void call_site_forget(void);
+/* The site of the innermost frame that is the user's and not the hooked function itself; 0: none.
+ */
+tocsin_id call_site_find(tocsin_trace_writer *writer, const tocsin_hook *hook);
+
+/* ---- optimizers.c -------------------------------------------------------------------------- */
+
+/* The number of an optimizer, in order of first appearance; -1: none. Weakly referenced. */
+int optimizer_slot(PyObject *optimizer);
+/* Append self.type, self.lr, ... of an optimizer about to step. */
+void optimizer_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *optimizer,
+                         int slot);
+/* The learning rate of a group; NaN when there is none. */
+double optimizer_group_lr(PyObject *optimizer, Py_ssize_t group);
+/* A number that changes when the set of parameters of the live optimizers does. */
+uint64_t optimizers_fingerprint(uint64_t seed);
+/* New list of the live optimizers' (slot, optimizer) tuples. */
+PyObject *optimizers_list(void);
+
+/* ---- variables.c --------------------------------------------------------------------------- */
+
+/* An outermost module was called: a root of the search for variables. Does it have parameters? */
+bool variables_saw_root(PyObject *module);
+/* The canonical name of a module found in the search; 0: not known. */
+tocsin_id variables_module_name(PyObject *module);
+/* Read what the plan asks for at this point and emit it. `optimizer`: of optimizer.step, else
+ * NULL. */
+void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimizer);
+/* The Python function resolve(roots, optimizers) of variables.py. */
+void variables_set_resolver(PyObject *resolver);
+void variables_forget(bool forked);
+/* What the resolver says now (for tests). */
+PyObject *variables_resolved(void);
+
+#endif

@@ -1,0 +1,533 @@
+/* variables.c - the parameters and buffers that are tracked, and reading their states.
+ *
+ * Tracked are: parameters and buffers of the outermost modules that were called (the roots), and
+ * parameters held by an optimizer. variables.py names them (rarely); here a fingerprint of all
+ * parameter addresses notices at each step when that has to be done again.
+ *
+ * Data structure: an array in the resolver's order; weak references to tensors and owners only.
+ * Buffers are looked up by owner and key at each reading, because modules replace them freely.
+ * Invariant: between two calls of variables_refresh() the array does not change; a dead reference
+ * is skipped. A name that shares its storage with an earlier one (alias_of) is not digested twice.
+ * Cost: the fingerprint is about 20 ns a module and 3 ns a parameter, once a step; a state is a
+ * metadata read, an event, and one pass over the memory if it is digested.
+ */
+#include "observe.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROOTS_MAX = 64, MODULE_DEPTH_MAX = 128, VARIABLES_MAX = 1 << 20 };
+
+typedef struct tracked {
+    PyObject *tensor; /* weak; NULL for buffers */
+    PyObject *owner;  /* weak: the module; NULL: none */
+    PyObject *key;    /* buffers: name in the owner */
+    tocsin_id variable;
+    tocsin_variable_kind kind;
+    uint32_t flags;
+    uint64_t slots; /* optimizers that hold it, one bit each */
+    int group_slot; /* the first of them, and its group there */
+    int group;
+    int alias_of; /* index of the first name of this storage; -1: this is it */
+    bool ever_digested;
+    bool known[TOCSIN_ATTRIBUTE_COUNT]; /* digests of the current sampling point */
+    tocsin_sample_digest digests[TOCSIN_ATTRIBUTE_COUNT];
+} tracked;
+
+typedef struct root {
+    PyObject *reference; /* weak */
+    const void *address;
+    bool has_parameters;
+} root;
+
+typedef struct named_module {
+    const void *address;
+    PyObject *reference; /* weak */
+    tocsin_id name;
+} named_module;
+
+static root roots[ROOTS_MAX];
+static int root_count;
+static PyObject *resolver;
+static tracked *variables;
+static Py_ssize_t variable_count;
+static named_module *modules; /* by address */
+static Py_ssize_t module_count;
+static uint64_t fingerprint;
+static bool resolved, stepped;
+
+void variables_set_resolver(PyObject *function)
+{
+    Py_XINCREF(function);
+    Py_XSETREF(resolver, function);
+}
+
+static void drop_tables(void)
+{
+    for (Py_ssize_t i = 0; i < variable_count; i++) {
+        Py_XDECREF(variables[i].tensor);
+        Py_XDECREF(variables[i].owner);
+        Py_XDECREF(variables[i].key);
+    }
+    for (Py_ssize_t i = 0; i < module_count; i++)
+        Py_XDECREF(modules[i].reference);
+    PyMem_Free(variables);
+    PyMem_Free(modules);
+    variables = NULL;
+    modules = NULL;
+    variable_count = module_count = 0;
+    resolved = false;
+}
+
+void variables_forget(bool forked)
+{
+    drop_tables();
+    stepped = false;
+    for (int i = 0; !forked && i < root_count; i++)
+        Py_CLEAR(roots[i].reference);
+    if (!forked)
+        root_count = 0;
+}
+
+/* ---- 1. Has anything changed? -------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, const void *address)
+{
+    hash = (hash ^ (uint64_t)(uintptr_t)address) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ (hash >> 29);
+}
+
+/* Addresses of all modules and parameters below `module`; of buffers only how many, since modules
+ * replace them in ordinary training. */
+static uint64_t module_fingerprint(PyObject *module, uint64_t hash, int depth)
+{
+    PyObject *dict = value_object_dict(module);
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    hash = mix(hash, module);
+    if (dict == NULL || depth > MODULE_DEPTH_MAX) {
+        Py_XDECREF(dict);
+        return hash;
+    }
+    PyObject *parameters = PyDict_GetItemString(dict, "_parameters");
+    while (parameters != NULL && PyDict_Check(parameters) &&
+           PyDict_Next(parameters, &at, &key, &value))
+        hash = mix(hash, value);
+    PyObject *buffers = PyDict_GetItemString(dict, "_buffers");
+    if (buffers != NULL && PyDict_Check(buffers))
+        hash = mix(hash, (const void *)PyDict_GET_SIZE(buffers));
+    PyObject *children = PyDict_GetItemString(dict, "_modules");
+    at = 0;
+    while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &at, &key, &value))
+        if (value != Py_None)
+            hash = module_fingerprint(value, hash, depth + 1);
+    Py_DECREF(dict);
+    return hash;
+}
+
+static uint64_t current_fingerprint(void)
+{
+    uint64_t hash = optimizers_fingerprint(1);
+    for (int i = 0; i < root_count; i++) {
+        PyObject *module = weak_get(roots[i].reference);
+        hash = module == NULL ? mix(hash, NULL) : module_fingerprint(module, hash, 0);
+        Py_XDECREF(module);
+    }
+    return hash;
+}
+
+/* ---- 2. Resolving -------------------------------------------------------------------------- */
+
+static PyObject *weak_or_null(PyObject *object)
+{
+    PyObject *reference = object == Py_None ? NULL : PyWeakref_NewRef(object, NULL);
+    PyErr_Clear();
+    return reference;
+}
+
+/* One tuple of the resolver: (name, kind, type name, tensor, owner, key, flags, slots, group slot,
+ * group, alias). */
+static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked *out)
+{
+    const char *name, *type;
+    int kind;
+    unsigned int flags;
+    unsigned long long slots;
+    PyObject *tensor, *owner, *key;
+    if (!PyArg_ParseTuple(tuple, "sisOOOIKiii", &name, &kind, &type, &tensor, &owner, &key, &flags,
+                          &slots, &out->group_slot, &out->group, &out->alias_of))
+        return false;
+    out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
+    out->kind = (tocsin_variable_kind)kind;
+    out->flags = flags;
+    out->slots = slots;
+    out->tensor = kind == TOCSIN_VARIABLE_PARAMETER ? weak_or_null(tensor) : NULL;
+    out->owner = weak_or_null(owner);
+    out->key = Py_NewRef(key);
+    return true;
+}
+
+static bool load_variables(tocsin_trace_writer *writer, PyObject *list)
+{
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    if (count > VARIABLES_MAX)
+        count = VARIABLES_MAX;
+    variables = PyMem_Calloc((size_t)count + 1, sizeof *variables);
+    for (Py_ssize_t i = 0; variables != NULL && i < count; i++) {
+        variable_count = i + 1;
+        if (!load_variable(writer, PyList_GET_ITEM(list, i), &variables[i]) ||
+            variables[i].alias_of >= i)
+            return false;
+    }
+    return variables != NULL;
+}
+
+static int compare_modules(const void *a, const void *b)
+{
+    uintptr_t left = (uintptr_t)((const named_module *)a)->address;
+    uintptr_t right = (uintptr_t)((const named_module *)b)->address;
+    return (left > right) - (left < right);
+}
+
+static bool load_modules(tocsin_trace_writer *writer, PyObject *list)
+{
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    modules = PyMem_Calloc((size_t)count + 1, sizeof *modules);
+    for (Py_ssize_t i = 0; modules != NULL && i < count; i++) {
+        PyObject *module;
+        const char *name;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "Os", &module, &name))
+            return false;
+        PyObject *reference = PyWeakref_NewRef(module, NULL);
+        if (reference == NULL)
+            return false;
+        modules[module_count++] = (named_module){module, reference, value_text_id(writer, name)};
+    }
+    if (modules != NULL)
+        qsort(modules, (size_t)module_count, sizeof *modules, compare_modules);
+    return modules != NULL;
+}
+
+static PyObject *live_roots(void)
+{
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < root_count; i++) {
+        PyObject *module = weak_get(roots[i].reference);
+        if (module != NULL && PyList_Append(list, module) < 0)
+            Py_CLEAR(list);
+        Py_XDECREF(module);
+    }
+    return list;
+}
+
+/* (variables, modules) as variables.py names them now; NULL with an exception. */
+static PyObject *call_resolver(void)
+{
+    PyObject *module_list = live_roots(), *optimizers = optimizers_list(), *result = NULL;
+    if (resolver == NULL)
+        PyErr_SetString(PyExc_RuntimeError, "no resolver");
+    else if (module_list != NULL && optimizers != NULL)
+        result = PyObject_CallFunctionObjArgs(resolver, module_list, optimizers, NULL);
+    Py_XDECREF(optimizers);
+    Py_XDECREF(module_list);
+    return result;
+}
+
+/* Which variables were digested before, by id: names keep their history over a new resolution. */
+static void inherit(const tracked *old, Py_ssize_t old_count)
+{
+    for (Py_ssize_t i = 0, k = 0; i < variable_count && old_count > 0; i++) {
+        for (Py_ssize_t tries = 0; tries < old_count; tries++, k = (k + 1) % old_count)
+            if (old[k].variable == variables[i].variable) {
+                variables[i].ever_digested = old[k].ever_digested;
+                break;
+            }
+    }
+}
+
+static void resolve(tocsin_trace_writer *writer)
+{
+    tracked *old = variables;
+    Py_ssize_t old_count = variable_count;
+    variables = NULL;
+    variable_count = 0;
+    for (Py_ssize_t i = 0; i < old_count; i++) {
+        Py_CLEAR(old[i].tensor);
+        Py_CLEAR(old[i].owner);
+        Py_CLEAR(old[i].key);
+    }
+    drop_tables();
+    PyObject *result = call_resolver(), *variable_list, *name_list;
+    bool loaded =
+        result != NULL &&
+        PyArg_ParseTuple(result, "O!O!", &PyList_Type, &variable_list, &PyList_Type, &name_list) &&
+        load_variables(writer, variable_list) && load_modules(writer, name_list);
+    if (loaded)
+        inherit(old, old_count);
+    else
+        drop_tables();
+    PyErr_Clear();
+    Py_XDECREF(result);
+    PyMem_Free(old);
+    resolved = true; /* also after a failure: not again until something changes */
+}
+
+static void refresh(tocsin_trace_writer *writer)
+{
+    uint64_t now = current_fingerprint();
+    if (resolved && now == fingerprint)
+        return;
+    fingerprint = now;
+    resolve(writer);
+}
+
+static root *find_root(PyObject *module)
+{
+    for (int i = 0; i < root_count; i++) {
+        if (roots[i].address != module)
+            continue;
+        PyObject *live = weak_get(roots[i].reference);
+        Py_XDECREF(live);
+        if (live == module)
+            return &roots[i];
+    }
+    return NULL;
+}
+
+static bool has_parameters(PyObject *module, int depth)
+{
+    PyObject *dict = value_object_dict(module), *key, *value;
+    PyObject *parameters = dict == NULL ? NULL : PyDict_GetItemString(dict, "_parameters");
+    PyObject *children = dict == NULL ? NULL : PyDict_GetItemString(dict, "_modules");
+    bool found = false;
+    Py_ssize_t at = 0;
+    while (!found && parameters != NULL && PyDict_Check(parameters) &&
+           PyDict_Next(parameters, &at, &key, &value))
+        found = value != Py_None;
+    at = 0;
+    while (!found && depth < MODULE_DEPTH_MAX && children != NULL && PyDict_Check(children) &&
+           PyDict_Next(children, &at, &key, &value))
+        found = value != Py_None && has_parameters(value, depth + 1);
+    Py_XDECREF(dict);
+    return found;
+}
+
+static void drop_dead_roots(void)
+{
+    int kept = 0;
+    for (int i = 0; i < root_count; i++) {
+        PyObject *live = weak_get(roots[i].reference);
+        if (live == NULL)
+            Py_CLEAR(roots[i].reference);
+        else
+            roots[kept++] = roots[i];
+        Py_XDECREF(live);
+    }
+    root_count = kept;
+}
+
+bool variables_saw_root(PyObject *module)
+{
+    root *known = find_root(module);
+    if (known != NULL)
+        return known->has_parameters;
+    if (root_count == ROOTS_MAX)
+        drop_dead_roots();
+    PyObject *reference = root_count == ROOTS_MAX ? NULL : PyWeakref_NewRef(module, NULL);
+    PyErr_Clear();
+    if (reference == NULL)
+        return false;
+    bool found = has_parameters(module, 0);
+    roots[root_count++] = (root){reference, module, found};
+    tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
+    if (writer != NULL)
+        refresh(writer);
+    return found;
+}
+
+tocsin_id variables_module_name(PyObject *module)
+{
+    named_module wanted = {.address = module};
+    named_module *found = module_count == 0 ? NULL
+                                            : bsearch(&wanted, modules, (size_t)module_count,
+                                                      sizeof *modules, compare_modules);
+    if (found == NULL)
+        return 0;
+    PyObject *live = weak_get(found->reference);
+    Py_XDECREF(live);
+    return live == module ? found->name : 0;
+}
+
+/* ---- 3. Reading states --------------------------------------------------------------------- */
+
+/* One sampling point: what is the same for all variables. */
+typedef struct sampling_point {
+    tocsin_trace_writer *writer;
+    tocsin_role role;
+    tocsin_moment moment;
+    PyObject *optimizer; /* NULL: not in optimizer.step */
+    int slot;
+    int lr_group; /* the group that `lr` is of; -1: none read yet */
+    double lr;
+} sampling_point;
+
+/* New reference to the tensor, or NULL when it is gone. */
+static PyObject *tensor_of(const tracked *variable, PyObject *owner)
+{
+    if (variable->kind == TOCSIN_VARIABLE_PARAMETER)
+        return variable->tensor == NULL ? NULL : weak_get(variable->tensor);
+    PyObject *dict = owner == NULL ? NULL : value_object_dict(owner);
+    PyObject *buffers = dict == NULL ? NULL : PyDict_GetItemString(dict, "_buffers");
+    PyObject *buffer = buffers == NULL || !PyDict_Check(buffers)
+                           ? NULL
+                           : PyDict_GetItemWithError(buffers, variable->key);
+    Py_XINCREF(buffer);
+    Py_XDECREF(dict);
+    PyErr_Clear();
+    if (buffer == Py_None)
+        Py_CLEAR(buffer);
+    return buffer;
+}
+
+static double lr_of(sampling_point *point, const tracked *variable)
+{
+    if (point->optimizer == NULL || point->slot != variable->group_slot)
+        return NAN;
+    if (point->lr_group != variable->group) {
+        point->lr_group = variable->group;
+        point->lr = optimizer_group_lr(point->optimizer, variable->group);
+    }
+    return point->lr;
+}
+
+static tocsin_sampling amount_of(const sampling_point *point, const tracked *variable,
+                                 tocsin_attribute attribute)
+{
+    tocsin_sampling amount = tocsin_recorder_sampling(observe_recorder, point->role, point->moment,
+                                                      attribute, variable->kind);
+    /* The first step needs a "before" for its "after". */
+    if (attribute == TOCSIN_ATTRIBUTE_DATA && point->role == TOCSIN_ROLE_OPTIMIZER_STEP &&
+        point->moment == TOCSIN_MOMENT_ENTER && !variable->ever_digested &&
+        tocsin_recorder_sampling(observe_recorder, point->role, TOCSIN_MOMENT_EXIT, attribute,
+                                 variable->kind) == TOCSIN_SAMPLING_DIGEST)
+        amount = TOCSIN_SAMPLING_DIGEST;
+    return amount;
+}
+
+/* Emit one attribute, whose metadata was read (NULL: it is None, or cannot be read). */
+static void emit_state(sampling_point *point, tracked *variable, tocsin_attribute attribute,
+                       tocsin_sampling amount, uint32_t flags, const tensor_meta *meta)
+{
+    tocsin_sample sample = {.variable = variable->variable,
+                            .attribute = attribute,
+                            .moment = point->moment,
+                            .flags = flags,
+                            .lr = lr_of(point, variable)};
+    tocsin_tensor_view view;
+    if (meta != NULL) {
+        sample.dtype = (tocsin_dtype)meta->dtype;
+        sample.ndim = meta->ndim;
+        sample.shape = meta->sizes;
+        sample.shape_id = value_shape_id(point->writer, meta->ndim, meta->sizes);
+    }
+    const tracked *first = variable->alias_of < 0 ? NULL : &variables[variable->alias_of];
+    if (meta != NULL && amount == TOCSIN_SAMPLING_DIGEST && meta->readable) {
+        view = (tocsin_tensor_view){.data = meta->data,
+                                    .dtype = (tocsin_dtype)meta->dtype,
+                                    .ndim = meta->ndim,
+                                    .shape = meta->sizes,
+                                    .strides = meta->strides};
+        if (first != NULL && first->known[attribute])
+            sample.known = &first->digests[attribute];
+        else
+            sample.view = &view;
+    }
+    bool digested =
+        tocsin_recorder_sample(observe_recorder, &sample, &variable->digests[attribute]);
+    variable->known[attribute] = digested;
+    if (digested && attribute == TOCSIN_ATTRIBUTE_DATA)
+        variable->ever_digested = true;
+}
+
+static void sample_grad(sampling_point *point, tracked *variable, PyObject *tensor, uint32_t flags,
+                        tocsin_sampling amount)
+{
+    tensor_meta grad;
+    if (tensor_meta_read_grad(tensor, &grad)) {
+        emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, amount, flags | TOCSIN_STATE_PRESENT,
+                   &grad);
+        if (grad.owner != NULL)
+            tensor_meta_release(&grad);
+    } else {
+        emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, amount, flags, NULL);
+    }
+}
+
+static void sample_variable(sampling_point *point, tracked *variable)
+{
+    tocsin_sampling data = amount_of(point, variable, TOCSIN_ATTRIBUTE_DATA);
+    tocsin_sampling grad = variable->kind == TOCSIN_VARIABLE_PARAMETER
+                               ? amount_of(point, variable, TOCSIN_ATTRIBUTE_GRAD)
+                               : TOCSIN_SAMPLING_NONE;
+    variable->known[TOCSIN_ATTRIBUTE_DATA] = variable->known[TOCSIN_ATTRIBUTE_GRAD] = false;
+    if (data == TOCSIN_SAMPLING_NONE && grad == TOCSIN_SAMPLING_NONE)
+        return;
+    PyObject *owner = variable->owner == NULL ? NULL : weak_get(variable->owner);
+    PyObject *tensor = tensor_of(variable, owner);
+    tensor_meta meta;
+    uint32_t flags = variable->flags;
+    if (owner != NULL && value_module_is_training(owner))
+        flags |= TOCSIN_STATE_MODULE_TRAINING;
+    if (point->slot >= 0 && (variable->slots >> point->slot & 1) != 0)
+        flags |= TOCSIN_STATE_IN_THIS_OPTIMIZER;
+    if (tensor != NULL && tensor_is_exact(tensor) && tensor_meta_read(tensor, &meta)) {
+        flags |= (meta.requires_grad ? TOCSIN_STATE_REQUIRES_GRAD : 0u) |
+                 (meta.has_grad_fn ? 0u : TOCSIN_STATE_IS_LEAF);
+        if (grad != TOCSIN_SAMPLING_NONE)
+            sample_grad(point, variable, tensor, flags, grad);
+        if (data != TOCSIN_SAMPLING_NONE)
+            emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, data, flags | TOCSIN_STATE_PRESENT,
+                       &meta);
+        if (meta.owner != NULL)
+            tensor_meta_release(&meta);
+    } else if (tensor != NULL && data != TOCSIN_SAMPLING_NONE) {
+        /* a subclass: it is there, its memory is its own business */
+        emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, TOCSIN_SAMPLING_PRESENCE,
+                   flags | TOCSIN_STATE_PRESENT, NULL);
+    }
+    Py_XDECREF(tensor);
+    Py_XDECREF(owner);
+}
+
+void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimizer)
+{
+    bool at_step = role == TOCSIN_ROLE_OPTIMIZER_STEP;
+    /* Before the first step not all models and optimizers have been seen, and names might change.
+     */
+    if (!tocsin_recorder_samples(observe_recorder, role, moment) && !at_step)
+        return;
+    if (!stepped && !at_step)
+        return;
+    sampling_point point = {.writer = tocsin_recorder_writer(observe_recorder),
+                            .role = role,
+                            .moment = moment,
+                            .optimizer = optimizer,
+                            .slot = optimizer == NULL ? -1 : optimizer_slot(optimizer),
+                            .lr_group = -1,
+                            .lr = NAN};
+    if (point.writer == NULL)
+        return;
+    if (at_step && moment == TOCSIN_MOMENT_ENTER) {
+        stepped = true;
+        refresh(point.writer);
+    }
+    for (Py_ssize_t i = 0; i < variable_count; i++)
+        sample_variable(&point, &variables[i]);
+}
+
+PyObject *variables_resolved(void)
+{
+    return call_resolver();
+}

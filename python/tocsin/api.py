@@ -1,0 +1,29 @@
+"""What a training script may tell the recorder. Nothing happens when it is not recorded."""
+
+import sys
+
+
+def _recording():
+    core = sys.modules.get("tocsin._core")
+    return core if core is not None and core.recorder_summary() is not None else None
+
+
+def step() -> None:
+    """A training step is complete. From the first call on, only these calls count steps."""
+    core = _recording()
+    if core is not None:
+        core.recorder_step()
+
+
+def stage(name: str | None) -> None:
+    """The process is in this stage ("training", "evaluation", "warmup", ...); None: as observed."""
+    core = _recording()
+    if core is not None:
+        core.recorder_stage(name)
+
+
+def set_meta(key: str, value: bool | int | float | str) -> None:
+    """A fact about the process from here on, which invariants may be conditioned on."""
+    core = _recording()
+    if core is not None:
+        core.recorder_meta(key, value)

@@ -1,0 +1,132 @@
+"""Starts and stops the recorder of this process (docs/recording.md).
+
+The work at each call is done in the extension; here are the rare things: finding the tensor layout,
+choosing what is hooked, forks, the end of the process and its one line of account.
+"""
+
+import atexit
+import enum
+import os
+import sys
+
+from tocsin import _core, distributed, layout, targets, variables
+
+_directory = ""
+
+
+def _autocast_dtype():
+    """A function that names the autocast dtype of the CPU or the accelerator, or None while off."""
+    torch = sys.modules["torch"]
+    any_enabled = torch._C._is_any_autocast_enabled
+    devices = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
+
+    def name():
+        if not any_enabled():
+            return None
+        for device in devices:
+            if torch.is_autocast_enabled(device):
+                return str(torch.get_autocast_dtype(device))
+        return None
+
+    return name
+
+
+def _internal_prefixes():
+    """Directories whose code is not the user's."""
+    torch = sys.modules["torch"]
+    here = os.path.dirname(os.path.abspath(__file__))
+    return (os.path.dirname(torch.__file__) + os.sep, here + os.sep, "<frozen ", "<torch")
+
+
+def _resolve(roots, optimizers):
+    try:
+        return variables.resolve(roots, optimizers)
+    except Exception as error:
+        variables.report_failure(error)
+        raise
+
+
+def _selection():
+    """What targets.install() is to hook: names and roles; (None, None) for everything."""
+    selected = _core.recorder_selection()
+    if selected is None:
+        return None, None
+    roles, functions = selected
+    # Steps, passes and models are followed in any case.
+    roles = {*roles, "optimizer.step", "backward"}
+    return {*functions, "torch.nn.Module.__call__"}, roles
+
+
+def start(directory, mode="record", selection=None, packages=()):
+    """Record this process into a run. Raises when that cannot be done."""
+    global _directory
+    torch = sys.modules["torch"]
+    held = _core.hold()
+    try:
+        _core.recorder_open(directory, selection if mode == "run" else None)
+        try:
+            layout.calibrate(torch, _core)
+        except ValueError as error:
+            if os.environ.get("TOCSIN_DEBUG"):
+                print(f"tocsin: note: {error}; reading attributes instead", file=sys.stderr)
+        names, roles = _selection()
+        targets.install(names, roles, packages)
+        birth = _core.hook(
+            torch.optim.Optimizer.add_param_group,
+            "torch.optim.Optimizer.add_param_group",
+            "",
+            _core.METHOD,
+        )
+        _core.recorder_start(
+            torch.nn.Module,
+            (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum),
+            _internal_prefixes(),
+            _resolve,
+            torch.is_grad_enabled,
+            _autocast_dtype(),
+            birth,
+        )
+    finally:
+        _core.release(held)
+    _directory = directory
+    atexit.register(stop)
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _forked():
+    """A forked child writes a file of its own. Children of multiprocessing skip atexit."""
+    _core.recorder_forked()
+    process = sys.modules.get("multiprocessing.util")
+    if process is not None:
+        process.register_after_fork(_core, _stop_with_process)
+
+
+def _stop_with_process(_):
+    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
+
+
+def account(summary, directory):
+    """The one line about what recording cost."""
+    wall, cost, steps = summary["wall_ns"], summary["cost_ns"], summary["steps"]
+    share = 100.0 * cost / wall if wall else 0.0
+    lost = f", {summary['lost']} events LOST" if summary["lost"] else ""
+    return (
+        f"tocsin: {steps} steps recorded, {share:.1f} % of the time in the recorder "
+        f"({cost / steps / 1e6:.2f} ms per step), {summary['events']} events, "
+        f"{summary['file_bytes'] / 2**20:.1f} MiB in {directory}{lost}"
+    )
+
+
+def stop():
+    """Close this process's file; say what it cost, in processes that trained and on rank 0."""
+    failure = _core.recorder_failure()
+    try:
+        rank = distributed.placement().get("rank", 0)
+        summary = _core.recorder_close()
+    except Exception as error:
+        print(f"tocsin: error: the recording is incomplete: {error}", file=sys.stderr)
+        return
+    if failure is not None:
+        print(f"tocsin: error: nothing was recorded: {failure}", file=sys.stderr)
+    elif summary and summary["steps"] and rank == 0 and not os.environ.get("TOCSIN_QUIET"):
+        print(account(summary, _directory), file=sys.stderr)

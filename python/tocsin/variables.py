@@ -1,0 +1,205 @@
+"""Names the variables of a training process: parameters and buffers of the models that run, and
+parameters that an optimizer holds.
+
+Called by the extension when the set of parameters has changed, which is rare. Reads attributes of
+modules and optimizers only; runs no operation and keeps no strong reference.
+"""
+
+import sys
+import weakref
+
+# tocsin/event.h: tocsin_variable_kind and tocsin_state.flags
+PARAMETER, BUFFER = 1, 2
+IN_OPTIMIZER, IN_MODEL, TENSOR_PARALLEL, TIED = 16, 64, 128, 512
+
+_DEPTH_MAX = 128
+
+# Wrappers whose child is the model: they add no part to a canonical name.
+_WRAPPERS = {
+    "DistributedDataParallel": "module",
+    "DataParallel": "module",
+    "OptimizedModule": "_orig_mod",
+    "FullyShardedDataParallel": "_fsdp_wrapped_module",
+    "CheckpointWrapper": "_checkpoint_wrapped_module",
+}
+
+_prefixes: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
+
+
+class _Variable:
+    """One name of one tensor."""
+
+    def __init__(self, name, kind, tensor, owner, key, flags):
+        self.name = name
+        self.kind = kind
+        self.tensor = tensor
+        self.owner = owner
+        self.key = key
+        self.flags = flags
+        self.slots = 0
+        self.group_slot = -1
+        self.group = -1
+        self.alias_of = -1
+
+    def held_by(self, slot, group):
+        if not self.slots:
+            self.group_slot, self.group = slot, group
+        self.slots |= 1 << slot
+        self.flags |= IN_OPTIMIZER
+
+    def as_tuple(self):
+        cls = type(self.tensor)
+        module = "" if cls.__module__ == "builtins" else cls.__module__ + "."
+        return (
+            self.name,
+            self.kind,
+            module + cls.__qualname__,
+            self.tensor,
+            self.owner,
+            self.key,
+            self.flags,
+            self.slots,
+            self.group_slot,
+            self.group,
+            self.alias_of,
+        )
+
+
+def _children(module):
+    """(name without wrappers, child) of a module."""
+    wrapped = _WRAPPERS.get(type(module).__name__)
+    for name, child in module._modules.items():
+        if child is not None:
+            yield ("" if name == wrapped else name), child
+
+
+def _walk(module, prefix, path=()):
+    """(canonical name, module) of a module and all below it, once per path to it."""
+    yield prefix, module
+    if len(path) >= _DEPTH_MAX or module in path:
+        return
+    for name, child in _children(module):
+        full = f"{prefix}.{name}" if prefix and name else prefix or name
+        yield from _walk(child, full, (*path, module))
+
+
+def _is_contained(module, others):
+    """Is the module a part of another root?"""
+    return any(
+        module is inner for other in others if other is not module for _, inner in _walk(other, "")
+    )
+
+
+def _has_parameters(module):
+    return any(
+        parameter is not None for _, inner in _walk(module, "") for parameter in inner._parameters.values()
+    )
+
+
+def _prefix_of(module, models):
+    """ "" for the only model; "model0", "model1" for several. A model keeps its prefix for life."""
+    known = _prefixes.get(module)
+    if known is not None:
+        return known
+    taken = {_prefixes[model] for model in models if model in _prefixes}
+    if not taken and len(models) == 1:
+        prefix = ""
+    else:
+        index = 0 if not taken else 1
+        while f"model{index}" in taken:
+            index += 1
+        prefix = f"model{index}"
+    _prefixes[module] = prefix
+    return prefix
+
+
+def _root_names(roots):
+    """(prefix, root) of the roots that count: not part of another one. A root without parameters
+    (a loss with weights, a metric) goes by its class."""
+    roots = [root for root in roots if not _is_contained(root, roots)]
+    models = [root for root in roots if _has_parameters(root)]
+    names = [(_prefix_of(model, models), model) for model in models]
+    used = {prefix for prefix, _ in names}
+    for root in roots:
+        if root in models:
+            continue
+        name, index = type(root).__name__, 1
+        while name in used:
+            name, index = f"{type(root).__name__}{index}", index + 1
+        used.add(name)
+        names.append((name, root))
+    return names
+
+
+def _of_module(module, prefix):
+    dot = f"{prefix}." if prefix else ""
+    for key, parameter in module._parameters.items():
+        if parameter is not None:
+            flags = IN_MODEL
+            if getattr(parameter, "tensor_model_parallel", False) is True:
+                flags |= TENSOR_PARALLEL
+            yield _Variable(dot + key, PARAMETER, parameter, module, key, flags)
+    for key, buffer in module._buffers.items():
+        if buffer is not None:
+            yield _Variable(dot + key, BUFFER, buffer, module, key, IN_MODEL)
+
+
+def _held(optimizers, by_id):
+    """Mark what optimizers hold; yield what no model has."""
+    for slot, optimizer in optimizers:
+        for group_index, group in enumerate(optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                found = by_id.get(id(parameter))
+                if found is None:
+                    name = f"optimizer{slot}.group{group_index}.param{index}"
+                    found = [_Variable(name, PARAMETER, parameter, None, "", 0)]
+                    by_id[id(parameter)] = found
+                    yield found[0]
+                for variable in found:
+                    variable.held_by(slot, group_index)
+
+
+def _storage_key(tensor):
+    """What two names of one tensor have in common; None when it has no memory of its own."""
+    address = tensor.data_ptr() if type(tensor).__module__.startswith("torch.nn.param") else 0
+    if not address:
+        return ("id", id(tensor))
+    return (address, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+def _tie(variables):
+    """Find names of the same storage: all are reported, the first is read."""
+    first = {}
+    for index, variable in enumerate(variables):
+        if variable.kind != PARAMETER:
+            continue
+        key = _storage_key(variable.tensor)
+        if key in first:
+            variable.alias_of = first[key]
+            variable.flags |= TIED
+            variables[first[key]].flags |= TIED
+        else:
+            first[key] = index
+
+
+def resolve(roots, optimizers):
+    """(variables, modules): tuples as variables.c reads them, and (module, canonical name)."""
+    variables, modules, by_id, names = [], [], {}, set()
+    for prefix, root in _root_names(roots):
+        for name, module in _walk(root, prefix):
+            modules.append((module, name))
+            for variable in _of_module(module, name):
+                if variable.name in names:
+                    continue  # a wrapper's own attribute beside its model's
+                names.add(variable.name)
+                variables.append(variable)
+                by_id.setdefault(id(variable.tensor), []).append(variable)
+    variables.extend(_held(optimizers, by_id))
+    _tie(variables)
+    seen = set()
+    modules = [m for m in modules if not (id(m[0]) in seen or seen.add(id(m[0])))]
+    return [variable.as_tuple() for variable in variables], modules
+
+
+def report_failure(error):
+    print(f"tocsin: warning: variables are not tracked: {error!r}", file=sys.stderr)
