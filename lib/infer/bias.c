@@ -74,32 +74,26 @@ static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
     return library ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
 }
 
+/* A tensor's properties in an argument are what the model feeds the function, and the precision the
+ * user chose; a flag, a word, None or zero ("off") is how the function is told to behave. */
 static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
 {
+    static const char *const properties[] = {".dtype", ".ndim", ".requires_grad", ".is_parameter"};
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(properties); ++i)
+        if (ends_with(field, properties[i]))
+            return TOCSIN_DROP_DATA_FLOW;
     tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
-    if (ends_with(field, ".requires_grad"))
-        return TOCSIN_DROP_DATA_FLOW;
-    /* Zero is "off"; other numbers are how much, which is the user's to choose. */
-    if (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0)
-        return TOCSIN_DROP_MAGNITUDE;
-    if (literal.kind == TOCSIN_VALUE_INT && literal.integer != 0 && !ends_with(field, ".ndim"))
-        return TOCSIN_DROP_MAGNITUDE;
-    return TOCSIN_DROP_KEPT;
+    bool magnitude = (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0) ||
+                     (literal.kind == TOCSIN_VALUE_INT && literal.integer != 0);
+    return magnitude ? TOCSIN_DROP_MAGNITUDE : TOCSIN_DROP_KEPT;
 }
 
-static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary,
-                                  tocsin_population_key population, tocsin_fact_key fact)
+static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
 {
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
-    if (ends_with(field, ".requires_grad") && population.role != TOCSIN_ROLE_LOSS)
+    if (ends_with(field, ".requires_grad"))
         return TOCSIN_DROP_DATA_FLOW;
-    if (fact.predicate == TOCSIN_PREDICATE_RETURN_IS) {
-        tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
-        if (literal.kind == TOCSIN_VALUE_FLOAT ||
-            (literal.kind == TOCSIN_VALUE_INT && !ends_with(field, ".ndim")))
-            return TOCSIN_DROP_MAGNITUDE;
-    }
     return TOCSIN_DROP_KEPT;
 }
 
@@ -117,23 +111,16 @@ tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_popu
         return bias_of_argument(vocabulary, fact_key);
     case TOCSIN_PREDICATE_RETURN_IS:
     case TOCSIN_PREDICATE_RETURN_MATCHES:
-        return bias_of_output(vocabulary, population_key, fact_key);
+        return bias_of_output(vocabulary, fact_key);
     default:
         return TOCSIN_DROP_KEPT;
     }
 }
 
-bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                                tocsin_fact fact)
+bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_fact fact)
 {
-    tocsin_population_key population_key = tocsin_population_get_key(vocabulary, population);
-    tocsin_fact_key fact_key = tocsin_fact_get_key(vocabulary, fact);
-    if (population_key.role == TOCSIN_ROLE_LOSS)
-        return false; /* a loss has one shape and one precision in every model */
-    if (fact_key.predicate == TOCSIN_PREDICATE_ARGUMENT_IS)
-        return true;
-    return fact_key.predicate == TOCSIN_PREDICATE_RETURN_IS &&
-           ends_with(tocsin_symbol_text(vocabulary, fact_key.name), ".ndim");
+    uint8_t predicate = tocsin_fact_get_key(vocabulary, fact).predicate;
+    return predicate == TOCSIN_PREDICATE_ARGUMENT_IS || predicate == TOCSIN_PREDICATE_RETURN_IS;
 }
 
 bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_population population,
@@ -159,11 +146,14 @@ bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_sym
     const char *name = tocsin_symbol_text(vocabulary, field);
     if (tocsin_field_is_identity(name) || ends_with(name, ".shape"))
         return false;
-    switch (tocsin_scalar_literal(vocabulary, value).kind) {
+    tocsin_literal literal = tocsin_scalar_literal(vocabulary, value);
+    switch (literal.kind) {
     case TOCSIN_VALUE_FLOAT:
         return false;
     case TOCSIN_VALUE_INT: /* sizes and hyper-parameters; not ndim, world_size, a user's meta */
         return ends_with(name, ".ndim") || starts_with(name, "meta.");
+    case TOCSIN_VALUE_STRING: /* what observers make of large numbers is no word */
+        return strcmp(literal.text, "an int") != 0 && strcmp(literal.text, "a float") != 0;
     default:
         return true;
     }
@@ -174,12 +164,16 @@ bool tocsin_bias_is_context(const tocsin_vocabulary *vocabulary, tocsin_populati
 {
     const char *name = tocsin_symbol_text(vocabulary, field);
     switch (tocsin_population_relation(vocabulary, population)) {
+    case TOCSIN_RELATION_OUTPUT: /* precision claims hold in the precisions they were seen in */
+        if (ends_with(name, ".dtype"))
+            return true;
+        /* fall through */
     case TOCSIN_RELATION_ARGUMENT:
-    case TOCSIN_RELATION_OUTPUT:
         return strcmp(name, "meta.autocast") == 0 || strcmp(name, "meta.stage") == 0 ||
                strcmp(name, "meta.grad_enabled") == 0;
-    case TOCSIN_RELATION_SEQUENCE:
-        return strcmp(name, "meta.first_micro") == 0;
+    case TOCSIN_RELATION_SEQUENCE: /* later micro-steps of an accumulated step lack a zero_grad */
+        return tocsin_population_get_key(vocabulary, population).role == TOCSIN_ROLE_BACKWARD &&
+               strcmp(name, "meta.first_micro") == 0;
     default:
         return false;
     }

@@ -169,8 +169,6 @@ tocsin_status tocsin_examples_add(void *context, const tocsin_instance *instance
         return TOCSIN_OK;
     ++table->rows.items[row].count;
     table->rows.items[row].runs |= UINT64_C(1) << examples->run;
-    if (instance->ordinal > table->ordinal_max)
-        table->ordinal_max = instance->ordinal;
     for (uint32_t i = 0; i < instance->fact_count; ++i) {
         uint32_t fact = 0;
         TOCSIN_TRY(find_fact(examples, table, instance->facts[i], &fact, error));

@@ -9,6 +9,8 @@
 #include <infer/infer.h>
 #include <stdlib.h>
 
+enum { CONTEXT_MAX = 12 }; /* clauses of context in one precondition */
+
 struct judge {
     const tocsin_vocabulary *vocabulary;
     const tocsin_table *table;
@@ -103,24 +105,30 @@ static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invari
                                                     : TOCSIN_DROP_NO_PRECONDITION;
 }
 
-/* "return.dtype = arg.input.dtype" where both were always float32 says nothing about equality. */
-static bool compares_constants(const struct judge *judge, tocsin_fact fact)
+/* "return.dtype = arg.input.dtype" where both were always float32 says nothing about equality; a
+ * shape shared with a parameter is the model's architecture. */
+static tocsin_drop weigh_match(const struct judge *judge, tocsin_fact_key fact)
 {
-    tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, fact);
-    if (key.predicate != TOCSIN_PREDICATE_RETURN_MATCHES)
-        return false;
+    const char *other = tocsin_symbol_text(judge->vocabulary, fact.other);
+    const char *dot = strrchr(other, '.');
+    size_t stem = dot != NULL ? (size_t)(dot - other) : strlen(other);
     tocsin_scalar seen = 0;
+    bool varied = false;
     for (size_t i = 0; i < judge->table->rows.count; ++i) {
         const tocsin_row *row = &judge->table->rows.items[i];
         for (uint32_t f = 0; tocsin_bits_test(judge->positives, i) && f < row->field_count; ++f) {
-            if (row->fields[f].name != key.other)
-                continue;
-            if (seen != 0 && row->fields[f].a != seen)
-                return false;
-            seen = row->fields[f].a;
+            const tocsin_field *field = &row->fields[f];
+            const char *name = tocsin_symbol_text(judge->vocabulary, field->name);
+            bool flag =
+                strncmp(name, other, stem) == 0 && strcmp(name + stem, ".is_parameter") == 0;
+            if (flag && tocsin_scalar_literal(judge->vocabulary, field->a).integer != 0)
+                return TOCSIN_DROP_PARAMETER_SIZE;
+            varied |= field->name == fact.other && seen != 0 && field->a != seen;
+            seen = field->name == fact.other ? field->a : seen;
         }
     }
-    return seen != 0; /* not a field of ours (a shape): nothing is known of its values */
+    /* A shape is no field: of its values nothing is known. */
+    return seen != 0 && !varied ? TOCSIN_DROP_SAME_CONSTANT : TOCSIN_DROP_KEPT;
 }
 
 static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invariant *invariant)
@@ -128,11 +136,11 @@ static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invari
     if (needs_two_runs(judge) && invariant->runs < 2)
         return TOCSIN_DROP_ONE_RUN;
     if (!tocsin_bits_any(judge->negatives, judge->clauses.words) &&
-        tocsin_bias_wants_contrast(judge->vocabulary, invariant->population, invariant->fact))
+        tocsin_bias_wants_contrast(judge->vocabulary, invariant->fact))
         return TOCSIN_DROP_NEVER_VARIED;
-    if (compares_constants(judge, invariant->fact))
-        return TOCSIN_DROP_SAME_CONSTANT;
-    return TOCSIN_DROP_KEPT;
+    tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, invariant->fact);
+    return key.predicate == TOCSIN_PREDICATE_RETURN_MATCHES ? weigh_match(judge, key)
+                                                            : TOCSIN_DROP_KEPT;
 }
 
 static tocsin_status deduce(struct judge *judge, tocsin_fact fact, const uint64_t *positives,
@@ -228,8 +236,6 @@ static size_t find_context(const struct judge *judge, tocsin_clause *context, si
     return count;
 }
 
-enum { CONTEXT_MAX = 4 };
-
 static tocsin_status write_precondition(const struct judge *judge,
                                         const tocsin_deduction *deduction,
                                         tocsin_precondition *when, tocsin_error *error)
@@ -299,12 +305,8 @@ static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothe
     *hypothesis = (tocsin_hypothesis){
         .drop = (tocsin_drop)table->drops.items[fact],
         .invariant = {.population = table->population, .fact = table->facts.items[fact]}};
-    bool order = tocsin_population_relation(judge->vocabulary, table->population) ==
-                 TOCSIN_RELATION_SEQUENCE;
     if (hypothesis->drop == TOCSIN_DROP_KEPT && table->overflow)
         hypothesis->drop = TOCSIN_DROP_TOO_MANY;
-    if (hypothesis->drop == TOCSIN_DROP_KEPT && order && table->ordinal_max > 4)
-        hypothesis->drop = TOCSIN_DROP_NOT_ONCE_A_STEP;
     if (hypothesis->drop == TOCSIN_DROP_KEPT)
         hypothesis->drop =
             find_examples(judge, fact, &hypothesis->invariant, &hypothesis->fingerprint);

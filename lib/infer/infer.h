@@ -75,13 +75,13 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
 #define TOCSIN_DROP_TABLE(X)                                                                       \
     X(KEPT, "")                                                                                    \
     X(UNSTABLE_ORDER, "order is learned between the steps of the training loop only")              \
-    X(NOT_ONCE_A_STEP, "more than four calls a step: order among them says nothing")               \
     X(OPTIMIZER_INTERNAL, "what an optimizer calls inside differs between optimizers")             \
     X(ARCHITECTURE, "what a model calls is its architecture")                                      \
-    X(DATA_FLOW, "whether an argument requires a gradient is the model's data flow")               \
+    X(DATA_FLOW, "which tensors meet in a call is the model's data flow")                          \
     X(MAGNITUDE, "a number: a hyper-parameter or a size")                                          \
     X(NEVER_VARIED, "a choice that never varied in the runs may be varied by the user")            \
     X(SAME_CONSTANT, "both sides never varied: equal by coincidence")                              \
+    X(PARAMETER_SIZE, "equal to the shape of a parameter: the model's architecture")               \
     X(ONE_RUN, "seen in one run only")                                                             \
     X(CONTRADICTORY, "superficial: true and false in the same circumstances")                      \
     X(NO_PRECONDITION, "superficial: no safe precondition")                                        \
@@ -104,8 +104,7 @@ const char *tocsin_drop_reason(tocsin_drop drop);
 tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_population population,
                                 tocsin_fact fact);
 /* Must the fact have been false somewhere, so that a precondition explains it? */
-bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                                tocsin_fact fact);
+bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_fact fact);
 /* May clauses of preconditions speak of this field? */
 bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_population population,
                               const tocsin_field *field);
@@ -142,7 +141,6 @@ typedef struct tocsin_cell {
 typedef struct tocsin_table {
     tocsin_population population;
     bool overflow;         /* a limit was reached: nothing is learned from this table */
-    uint32_t ordinal_max;  /* most calls in one step */
     tocsin_intern vectors; /* field vector -> row + 1 */
     TOCSIN_VEC(tocsin_row) rows;
     TOCSIN_VEC(tocsin_fact) facts; /* by first appearance */
