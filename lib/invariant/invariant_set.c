@@ -74,14 +74,15 @@ static bool copy_precondition(tocsin_invariant_set *set, const tocsin_preconditi
     if (any == NULL)
         return false;
     for (uint32_t i = 0; i < from->count; ++i) {
-        uint32_t count = from->any[i].count, kept = 0;
+        size_t count = from->any[i].count;
+        uint32_t kept = 0;
         tocsin_clause *clauses = TOCSIN_ARENA_ARRAY(&set->arena, tocsin_clause, count);
         if (clauses == NULL)
             return false;
         if (count > 0)
             memcpy(clauses, from->any[i].clauses, count * sizeof *clauses);
         qsort_r(clauses, count, sizeof *clauses, compare_clauses, set->vocabulary);
-        for (uint32_t c = 0; c < count; ++c)
+        for (size_t c = 0; c < count; ++c)
             if (kept == 0 || compare_clauses(&clauses[kept - 1], &clauses[c], set->vocabulary) != 0)
                 clauses[kept++] = clauses[c];
         any[i] = (tocsin_conjunction){.count = kept, .clauses = clauses};

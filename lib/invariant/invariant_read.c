@@ -1,0 +1,406 @@
+/* Reading invariants: docs/formats/invariants.md. Every line is checked completely before anything
+ * is made of it; an error names the line and what is wrong with it.
+ */
+#include <assert.h>
+#include <invariant/invariant_set.h>
+#include <invariant/statement.h>
+#include <math.h>
+#include <stdlib.h>
+
+typedef struct line_reader {
+    tocsin_invariant_set *set;
+    const char *path;
+    uint64_t line; /* from 1 */
+    tocsin_error *error;
+} line_reader;
+
+static tocsin_status bad(const line_reader *reader, const char *format, ...) TOCSIN_PRINTF(2, 3);
+
+static tocsin_status bad(const line_reader *reader, const char *format, ...)
+{
+    tocsin_string text = {.limit_bytes = TOCSIN_ERROR_MESSAGE_BYTES};
+    va_list arguments;
+    va_start(arguments, format);
+    tocsin_string_vprintf(&text, format, arguments);
+    va_end(arguments);
+    tocsin_status status =
+        tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1, "line %llu: %s",
+                        (unsigned long long)reader->line, tocsin_string_text(&text));
+    tocsin_string_free(&text);
+    return status;
+}
+
+/* Only these members (a NULL-terminated list) may stand in the object. */
+static tocsin_status check_members(const line_reader *reader, const tocsin_json_value *object,
+                                   const char *what, const char *const *allowed)
+{
+    void *cursor = NULL;
+    const char *key;
+    const tocsin_json_value *value;
+    if (tocsin_json_get_kind(object) != TOCSIN_JSON_OBJECT)
+        return bad(reader, "%s is not an object", what);
+    while (tocsin_json_next_member(object, &cursor, &key, &value)) {
+        size_t i = 0;
+        while (allowed[i] != NULL && strcmp(allowed[i], key) != 0)
+            ++i;
+        if (allowed[i] == NULL)
+            return bad(reader, "%s has an unknown member \"%.60s\"", what, key);
+    }
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_text(const line_reader *reader, const tocsin_json_value *object,
+                              const char *what, const char *key, const char **text)
+{
+    *text = tocsin_json_get_text(tocsin_json_get_member(object, key));
+    if (*text == NULL)
+        return bad(reader, "%s needs \"%s\", a string", what, key);
+    if (**text == 0 || strlen(*text) > 1024)
+        return bad(reader, "\"%s\" of %s is empty or longer than 1024 bytes", key, what);
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_symbol(const line_reader *reader, const tocsin_json_value *object,
+                                const char *what, const char *key, tocsin_symbol *symbol)
+{
+    const char *text;
+    TOCSIN_TRY(get_text(reader, object, what, key, &text));
+    *symbol = tocsin_symbol_of(reader->set->vocabulary, text);
+    return *symbol != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+}
+
+static tocsin_status get_scalar(const line_reader *reader, const tocsin_json_value *object,
+                                const char *what, tocsin_scalar *scalar)
+{
+    const tocsin_json_value *value = tocsin_json_get_member(object, "value");
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_NONE};
+    bool boolean = false;
+    if (value == NULL)
+        return bad(reader, "%s needs \"value\"", what);
+    switch (tocsin_json_get_kind(value)) {
+    case TOCSIN_JSON_NULL:
+        break;
+    case TOCSIN_JSON_BOOL:
+        literal.kind = TOCSIN_VALUE_BOOL;
+        tocsin_json_get_bool(value, &boolean);
+        literal.integer = boolean;
+        break;
+    case TOCSIN_JSON_INTEGER:
+        literal.kind = TOCSIN_VALUE_INT;
+        tocsin_json_get_integer(value, &literal.integer);
+        break;
+    case TOCSIN_JSON_REAL:
+        literal.kind = TOCSIN_VALUE_FLOAT;
+        tocsin_json_get_real(value, &literal.real);
+        break;
+    case TOCSIN_JSON_STRING:
+        literal.kind = TOCSIN_VALUE_STRING;
+        literal.text = tocsin_json_get_text(value);
+        break;
+    default: {
+        const char *real = tocsin_json_get_text(tocsin_json_get_member(value, "float"));
+        literal.kind = TOCSIN_VALUE_FLOAT;
+        if (real != NULL && strcmp(real, "nan") == 0)
+            literal.real = (double)NAN;
+        else if (real != NULL && strcmp(real, "inf") == 0)
+            literal.real = (double)INFINITY;
+        else if (real != NULL && strcmp(real, "-inf") == 0)
+            literal.real = -(double)INFINITY;
+        else
+            return bad(reader, "\"value\" of %s is neither a scalar nor {\"float\":\"nan\"}", what);
+    }
+    }
+    *scalar = tocsin_scalar_of(reader->set->vocabulary, &literal);
+    return *scalar != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+}
+
+/* "role" or "function". */
+static tocsin_status get_callable(const line_reader *reader, const tocsin_json_value *object,
+                                  const char *what, uint8_t *role, tocsin_symbol *name)
+{
+    const char *text;
+    bool by_role = tocsin_json_get_member(object, "role") != NULL;
+    bool by_name = tocsin_json_get_member(object, "function") != NULL;
+    if (by_role == by_name)
+        return bad(reader, "%s needs either \"role\" or \"function\"", what);
+    if (by_name)
+        return get_symbol(reader, object, what, "function", name);
+    TOCSIN_TRY(get_text(reader, object, what, "role", &text));
+    *role = (uint8_t)tocsin_role_from_name(text);
+    if (*role == TOCSIN_ROLE_NONE)
+        return bad(reader, "unknown role \"%.60s\"", text);
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_replica(const line_reader *reader, const tocsin_json_value *object,
+                                 tocsin_population_key *key)
+{
+    const char *variable, *moment, *role;
+    TOCSIN_TRY(get_text(reader, object, "population", "variable", &variable));
+    TOCSIN_TRY(get_text(reader, object, "population", "moment", &moment));
+    TOCSIN_TRY(get_text(reader, object, "population", "role", &role));
+    TOCSIN_TRY(get_symbol(reader, object, "population", "attribute", &key->name));
+    if (strcmp(variable, "parameter") == 0)
+        key->variable = TOCSIN_VARIABLE_PARAMETER;
+    else if (strcmp(variable, "buffer") == 0)
+        key->variable = TOCSIN_VARIABLE_BUFFER;
+    else if (strcmp(variable, "optimizer state") == 0)
+        key->variable = TOCSIN_VARIABLE_OPTIMIZER_STATE;
+    else
+        return bad(reader, "unknown variable \"%.60s\"", variable);
+    key->role = (uint8_t)tocsin_role_from_name(role);
+    if (key->role != TOCSIN_ROLE_OPTIMIZER_STEP)
+        return bad(reader, "replicas are compared at role \"optimizer.step\" only");
+    if (strcmp(moment, "enter") == 0)
+        key->moment = TOCSIN_MOMENT_ENTER;
+    else if (strcmp(moment, "exit") == 0)
+        key->moment = TOCSIN_MOMENT_EXIT;
+    else
+        return bad(reader, "\"moment\" is neither \"enter\" nor \"exit\"");
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_population(const line_reader *reader, const tocsin_json_value *line,
+                                    tocsin_population *population, uint8_t *kind_out)
+{
+    static const char *const allowed[] = {"kind",      "role",   "function", "variable",
+                                          "attribute", "moment", NULL};
+    const tocsin_json_value *object = tocsin_json_get_member(line, "population");
+    const char *kind, *relation;
+    tocsin_population_key key = {.kind = 0};
+    TOCSIN_TRY(check_members(reader, object, "\"population\"", allowed));
+    TOCSIN_TRY(get_text(reader, object, "population", "kind", &kind));
+    TOCSIN_TRY(get_text(reader, line, "the invariant", "relation", &relation));
+    for (uint8_t k = 1; k < TOCSIN_POPULATION_KIND_COUNT && key.kind == 0; ++k) {
+        const tocsin_population_trait *trait = tocsin_population_get_trait(k);
+        if (strcmp(trait->slug, kind) == 0 &&
+            strcmp(tocsin_relation_name(trait->relation), relation) == 0)
+            key.kind = k;
+    }
+    if (key.kind == 0)
+        return bad(reader, "relation \"%.40s\" has no population \"%.60s\"", relation, kind);
+    tocsin_population_members members = tocsin_population_get_trait(key.kind)->members;
+    if (members == TOCSIN_MEMBERS_CALL)
+        TOCSIN_TRY(get_callable(reader, object, "population", &key.role, &key.name));
+    else if (members == TOCSIN_MEMBERS_REPLICA)
+        TOCSIN_TRY(get_replica(reader, object, &key));
+    *kind_out = key.kind;
+    *population = tocsin_population_of(reader->set->vocabulary, &key);
+    return *population != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+}
+
+static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value *line,
+                              uint8_t kind, tocsin_fact *fact)
+{
+    static const char *const allowed[] = {"is",    "role",  "function", "field",
+                                          "other", "value", NULL};
+    const tocsin_json_value *object = tocsin_json_get_member(line, "fact");
+    const char *is;
+    tocsin_fact_key key = {.predicate = 0};
+    TOCSIN_TRY(check_members(reader, object, "\"fact\"", allowed));
+    TOCSIN_TRY(get_text(reader, object, "fact", "is", &is));
+    for (uint8_t p = 1; p < TOCSIN_PREDICATE_COUNT && key.predicate == 0; ++p)
+        if (strcmp(tocsin_predicate_slug(p), is) == 0)
+            key.predicate = p;
+    if (key.predicate == 0 || !tocsin_statement_exists(kind, key.predicate))
+        return bad(reader, "the fact \"%.60s\" can not be stated of this population", is);
+    tocsin_fact_members members = tocsin_predicate_members(key.predicate);
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
+        TOCSIN_TRY(get_callable(reader, object, "fact", &key.role, &key.name));
+    else if (members != TOCSIN_FACT_MEMBERS_NONE)
+        TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.name));
+    if (members == TOCSIN_FACT_MEMBERS_OTHER)
+        TOCSIN_TRY(get_symbol(reader, object, "fact", "other", &key.other));
+    if (members == TOCSIN_FACT_MEMBERS_VALUE)
+        TOCSIN_TRY(get_scalar(reader, object, "fact", &key.value));
+    *fact = tocsin_fact_of(reader->set->vocabulary, &key);
+    return *fact != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+}
+
+/* ---- preconditions: built in an arena that the caller resets -------------------------------- */
+
+static tocsin_status get_clause(const line_reader *reader, const tocsin_json_value *object,
+                                bool pair, tocsin_clause *clause)
+{
+    static const char *const allowed[] = {"kind", "field", "value", NULL};
+    static const char *const kinds[] = {"", "constant", "consistent", "unequal", "exist"};
+    const char *kind;
+    TOCSIN_TRY(check_members(reader, object, "a clause", allowed));
+    TOCSIN_TRY(get_text(reader, object, "a clause", "kind", &kind));
+    *clause = (tocsin_clause){.kind = 0};
+    for (uint32_t k = 1; k < TOCSIN_COUNT_OF(kinds); ++k)
+        if (strcmp(kinds[k], kind) == 0)
+            clause->kind = k;
+    if (clause->kind == 0)
+        return bad(reader, "unknown clause kind \"%.60s\"", kind);
+    if (!pair &&
+        (clause->kind == TOCSIN_CLAUSE_CONSISTENT || clause->kind == TOCSIN_CLAUSE_UNEQUAL))
+        return bad(reader, "a \"%s\" clause needs a population of pairs", kind);
+    TOCSIN_TRY(get_symbol(reader, object, "a clause", "field", &clause->field));
+    if (clause->kind == TOCSIN_CLAUSE_CONSTANT)
+        return get_scalar(reader, object, "a clause", &clause->value);
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_conjunction(const line_reader *reader, const tocsin_json_value *array,
+                                     bool pair, tocsin_arena *arena,
+                                     tocsin_conjunction *conjunction)
+{
+    size_t count = tocsin_json_get_count(array);
+    if (tocsin_json_get_kind(array) != TOCSIN_JSON_ARRAY || count > TOCSIN_CLAUSES_MAX)
+        return bad(reader, "\"when\" holds something else than arrays of at most %u clauses",
+                   TOCSIN_CLAUSES_MAX);
+    tocsin_clause *clauses = TOCSIN_ARENA_ARRAY(arena, tocsin_clause, count);
+    if (clauses == NULL)
+        return tocsin_error_memory(reader->error);
+    for (size_t i = 0; i < count; ++i)
+        TOCSIN_TRY(get_clause(reader, tocsin_json_get_item(array, i), pair, &clauses[i]));
+    *conjunction = (tocsin_conjunction){.count = (uint32_t)count, .clauses = clauses};
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_when(const line_reader *reader, const tocsin_json_value *line, bool pair,
+                              tocsin_arena *arena, tocsin_precondition *when)
+{
+    const tocsin_json_value *array = tocsin_json_get_member(line, "when");
+    const tocsin_json_value *inverted = tocsin_json_get_member(line, "inverted");
+    size_t count = tocsin_json_get_count(array);
+    *when = (tocsin_precondition){.inverted = false};
+    if (inverted != NULL && !tocsin_json_get_bool(inverted, &when->inverted))
+        return bad(reader, "\"inverted\" is not true or false");
+    if (tocsin_json_get_kind(array) != TOCSIN_JSON_ARRAY || count > TOCSIN_CONJUNCTIONS_MAX)
+        return bad(reader, "the invariant needs \"when\", an array of at most %u arrays",
+                   TOCSIN_CONJUNCTIONS_MAX);
+    if (when->inverted && count == 0)
+        return bad(reader, "an inverted empty \"when\" never holds");
+    tocsin_conjunction *any = TOCSIN_ARENA_ARRAY(arena, tocsin_conjunction, count);
+    if (any == NULL)
+        return tocsin_error_memory(reader->error);
+    for (size_t i = 0; i < count; ++i)
+        TOCSIN_TRY(get_conjunction(reader, tocsin_json_get_item(array, i), pair, arena, &any[i]));
+    when->count = (uint32_t)count;
+    when->any = any;
+    return TOCSIN_OK;
+}
+
+static tocsin_status get_support(const line_reader *reader, const tocsin_json_value *line,
+                                 tocsin_invariant *invariant)
+{
+    static const char *const allowed[] = {"instances", "runs", NULL};
+    const tocsin_json_value *support = tocsin_json_get_member(line, "support");
+    int64_t instances, runs;
+    if (support == NULL)
+        return TOCSIN_OK;
+    TOCSIN_TRY(check_members(reader, support, "\"support\"", allowed));
+    if (!tocsin_json_get_integer(tocsin_json_get_member(support, "instances"), &instances) ||
+        !tocsin_json_get_integer(tocsin_json_get_member(support, "runs"), &runs) || instances < 0 ||
+        runs < 0 || runs > INT32_MAX)
+        return bad(reader, "\"support\" needs the counts \"instances\" and \"runs\"");
+    invariant->instances = (uint64_t)instances;
+    invariant->runs = (uint32_t)runs;
+    return TOCSIN_OK;
+}
+
+/* ---- lines --------------------------------------------------------------------------------- */
+
+static tocsin_status read_header(const line_reader *reader, const tocsin_json_value *line)
+{
+    const char *format = tocsin_json_get_text(tocsin_json_get_member(line, "format"));
+    int64_t version;
+    if (format == NULL || strcmp(format, TOCSIN_INVARIANTS_FORMAT) != 0)
+        return bad(reader, "not a file of invariants: the first line has no \"format\":\"%s\"",
+                   TOCSIN_INVARIANTS_FORMAT);
+    if (!tocsin_json_get_integer(tocsin_json_get_member(line, "version"), &version))
+        return bad(reader, "the first line has no \"version\"");
+    if (version != TOCSIN_INVARIANTS_VERSION)
+        return tocsin_error_at(reader->error, TOCSIN_E_VERSION, reader->path, -1,
+                               "version %lld of the format is not supported, only %d",
+                               (long long)version, TOCSIN_INVARIANTS_VERSION);
+    return TOCSIN_OK;
+}
+
+static tocsin_status read_invariant(const line_reader *reader, const tocsin_json_value *line)
+{
+    static const char *const allowed[] = {"id",      "relation", "population", "fact",    "when",
+                                          "support", "text",     "inverted",   "comment", NULL};
+    tocsin_invariant invariant = {.population = 0};
+    uint8_t kind;
+    TOCSIN_TRY(check_members(reader, line, "the invariant", allowed));
+    TOCSIN_TRY(get_population(reader, line, &invariant.population, &kind));
+    TOCSIN_TRY(get_fact(reader, line, kind, &invariant.fact));
+    TOCSIN_TRY(get_support(reader, line, &invariant));
+    tocsin_arena arena = {.chunk_bytes = 4096};
+    tocsin_status status =
+        get_when(reader, line, tocsin_population_get_trait(kind)->pair, &arena, &invariant.when);
+    if (status == TOCSIN_OK)
+        status = tocsin_invariants_add(reader->set, &invariant, reader->error);
+    tocsin_arena_free(&arena);
+    return status;
+}
+
+static tocsin_status read_line(const line_reader *reader, const char *text, size_t bytes)
+{
+    tocsin_json_value *root;
+    tocsin_error inner = {.code = TOCSIN_OK};
+    tocsin_status status = tocsin_json_parse(text, bytes, reader->path, &root, &inner);
+    if (status == TOCSIN_E_FORMAT)
+        return bad(reader, "%s", inner.message);
+    if (status != TOCSIN_OK) {
+        if (reader->error != NULL)
+            *reader->error = inner;
+        return status;
+    }
+    status = reader->line == 1 ? read_header(reader, root) : read_invariant(reader, root);
+    tocsin_json_free(root);
+    return status;
+}
+
+static bool is_blank(const char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; ++i)
+        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r')
+            return false;
+    return true;
+}
+
+static tocsin_status read_lines(line_reader *reader, tocsin_reader *file)
+{
+    for (;;) {
+        const char *text;
+        size_t bytes;
+        TOCSIN_TRY(tocsin_reader_line(file, TOCSIN_LINE_BYTES_MAX, &text, &bytes, reader->error));
+        if (text == NULL)
+            break;
+        ++reader->line;
+        if (reader->line > 1 && is_blank(text, bytes))
+            continue;
+        TOCSIN_TRY(read_line(reader, text, bytes));
+    }
+    if (reader->line == 0)
+        return tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1,
+                               "the file is empty");
+    return tocsin_invariants_sort(reader->set, reader->error);
+}
+
+tocsin_status tocsin_invariants_append(tocsin_invariant_set *set, const char *path,
+                                       tocsin_error *error)
+{
+    line_reader reader = {.set = set, .path = path, .error = error};
+    tocsin_reader file;
+    TOCSIN_TRY(tocsin_reader_open(&file, path, error));
+    tocsin_status status = read_lines(&reader, &file);
+    tocsin_reader_close(&file);
+    return status;
+}
+
+tocsin_status tocsin_invariants_load(const char *path, tocsin_invariant_set **set,
+                                     tocsin_error *error)
+{
+    TOCSIN_TRY(tocsin_invariants_new(set, error));
+    tocsin_status status = tocsin_invariants_append(*set, path, error);
+    if (status != TOCSIN_OK) {
+        tocsin_invariants_free(*set);
+        *set = NULL;
+    }
+    return status;
+}
