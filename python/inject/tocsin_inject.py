@@ -5,7 +5,6 @@ never finds anything itself: it lets the other finders answer and asks to be tol
 has been executed, by a temporary exec_module on that module's own loader object.
 """
 
-import importlib.util
 import os
 import sys
 
@@ -51,7 +50,9 @@ class ImportWatch:
         path = os.path.join(folder, "__init__.py")
         if not os.path.exists(path):
             return None
-        return importlib.util.spec_from_file_location(
+        from importlib.util import spec_from_file_location  # costly, and seldom needed
+
+        return spec_from_file_location(
             "tocsin", path, submodule_search_locations=[folder]
         )
 
