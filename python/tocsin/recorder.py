@@ -39,6 +39,7 @@ def _internal_prefixes():
 
 
 def _resolve(roots, optimizers):
+    _place()
     try:
         return variables.resolve(roots, optimizers)
     except Exception as error:
@@ -57,6 +58,23 @@ def _selection():
     return {*functions, "torch.nn.Module.__call__"}, roles
 
 
+def _births(torch):
+    """Hooks through which every new optimizer and process group pass."""
+    add = torch.optim.Optimizer.add_param_group
+    optimizer = _core.hook(add, "torch.optim.Optimizer.add_param_group", "", _core.METHOD)
+    if not torch.distributed.is_available():
+        return optimizer, 0xFFFFFFFF
+    init = torch.distributed.init_process_group
+    group = _core.hook(init, "torch.distributed.init_process_group", "", _core.ARGUMENTS)
+    return optimizer, group
+
+
+def _place():
+    """Record rank and world size, as soon as there are any."""
+    for key, value in distributed.placement().items():
+        _core.recorder_meta(key, value)
+
+
 def start(directory, mode="record", selection=None, packages=()):
     """Record this process into a run. Raises when that cannot be done."""
     global _directory
@@ -71,12 +89,6 @@ def start(directory, mode="record", selection=None, packages=()):
                 print(f"tocsin: note: {error}; reading attributes instead", file=sys.stderr)
         names, roles = _selection()
         targets.install(names, roles, packages)
-        birth = _core.hook(
-            torch.optim.Optimizer.add_param_group,
-            "torch.optim.Optimizer.add_param_group",
-            "",
-            _core.METHOD,
-        )
         _core.recorder_start(
             torch.nn.Module,
             (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum),
@@ -84,7 +96,8 @@ def start(directory, mode="record", selection=None, packages=()):
             _resolve,
             torch.is_grad_enabled,
             _autocast_dtype(),
-            birth,
+            *_births(torch),
+            _place,
         )
     finally:
         _core.release(held)

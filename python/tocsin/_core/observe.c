@@ -83,7 +83,11 @@ static inline const call_plan *plan_of(const tocsin_hook *hook)
 }
 
 static tocsin_id return_name, self_name;
-static uint32_t optimizer_birth = UINT32_MAX; /* hook of add_param_group: seen, not recorded */
+
+/* Hooks by index: add_param_group (seen, not recorded) and init_process_group, and what to call
+ * after the latter. */
+static uint32_t optimizer_birth = UINT32_MAX, group_birth = UINT32_MAX;
+static PyObject *on_group;
 
 static void forget_names(void)
 {
@@ -199,7 +203,15 @@ static void observe_autocast(void)
     PyErr_Clear();
 }
 
-/* Meta variables as they are at a call that has a role. Training is what backward says it is: a
+/* Only where the mode of training shows; initializers and clipping switch gradients off inside. */
+static bool shows_context(tocsin_role role)
+{
+    return role == TOCSIN_ROLE_FORWARD || role == TOCSIN_ROLE_LOSS ||
+           role == TOCSIN_ROLE_BACKWARD || role == TOCSIN_ROLE_OPTIMIZER_STEP ||
+           role == TOCSIN_ROLE_USER;
+}
+
+/* Meta variables as they are at such a call. Training is what backward says it is: a
  * model left in eval mode does not turn training into evaluation. */
 static void observe_context(const tocsin_hook *hook, const thread_state *thread, PyObject *self)
 {
@@ -278,7 +290,7 @@ static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs
         return 0;
     const call_plan *plan = plan_of(hook);
     bool outermost = (hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules == 0;
-    if (hook->role != TOCSIN_ROLE_NONE && (plan->recorded || outermost))
+    if (shows_context((tocsin_role)hook->role) && (plan->recorded || outermost))
         observe_context(hook, thread, self);
     uint64_t call = plan->recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
     uint64_t token = token_of(call, thread);
@@ -348,6 +360,13 @@ static void emit_raise(tocsin_hook *hook, tocsin_trace_writer *writer, uint64_t 
     tocsin_trace_emit(writer, &event);
 }
 
+static void call_on_group(void)
+{
+    PyObject *ignored = on_group == NULL ? NULL : PyObject_CallNoArgs(on_group);
+    Py_XDECREF(ignored);
+    PyErr_Clear();
+}
+
 static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_ssize_t nargs,
                   PyObject *kwnames, PyObject *result, PyObject *exception_type)
 {
@@ -371,6 +390,8 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
     }
     if (result != NULL)
         count_step(hook, thread, args, nargs, kwnames);
+    if (__builtin_expect(hook->index == group_birth, 0) && result != NULL)
+        call_on_group();
     cost_ticks += ticks() - begin;
 }
 
@@ -378,9 +399,11 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
 
 static const tocsin_observer observer = {enter, leave};
 
-void observe_set_optimizer_birth(uint32_t index)
+void observe_set_births(uint32_t optimizer, uint32_t process_group, PyObject *grouped)
 {
-    optimizer_birth = index;
+    optimizer_birth = optimizer;
+    group_birth = process_group;
+    Py_XSETREF(on_group, Py_NewRef(grouped));
 }
 
 void observe_start(tocsin_recorder *recorder)

@@ -31,8 +31,9 @@ void observe_pause(bool paused);
 void observe_flush_cost(void);
 /* Callables without arguments: is grad mode on; the autocast dtype's name or None. */
 void observe_set_context(PyObject *grad_enabled, PyObject *autocast);
-/* The hook through which every new optimizer passes; it is not recorded. */
-void observe_set_optimizer_birth(uint32_t index);
+/* The hooks through which every new optimizer (it is not recorded) and process group pass;
+ * `grouped` is called after the latter. */
+void observe_set_births(uint32_t optimizer, uint32_t process_group, PyObject *grouped);
 /* In a forked child: every id and cache of the parent is void. */
 void observe_forked(void);
 

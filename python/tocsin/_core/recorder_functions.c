@@ -78,15 +78,15 @@ static PyObject *recorder_selection(PyObject *module, PyObject *ignored)
 }
 
 /* recorder_start(module_type, text_types, internal_prefixes, resolve, is_grad_enabled,
- * autocast_dtype, optimizer_birth) */
+ * autocast_dtype, optimizer_birth, group_birth, grouped) */
 static PyObject *recorder_start(PyObject *module, PyObject *arguments)
 {
-    PyObject *module_type, *texts, *prefixes, *resolve, *grad_enabled, *autocast;
-    unsigned int birth;
+    PyObject *module_type, *texts, *prefixes, *resolve, *grad_enabled, *autocast, *grouped;
+    unsigned int optimizer, group;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOI:recorder_start", &PyType_Type, &module_type,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOIIO:recorder_start", &PyType_Type, &module_type,
                           &PyTuple_Type, &texts, &PyTuple_Type, &prefixes, &resolve, &grad_enabled,
-                          &autocast, &birth))
+                          &autocast, &optimizer, &group, &grouped))
         return NULL;
     if (recorder == NULL)
         return PyErr_Format(PyExc_RuntimeError, "recorder_open first");
@@ -95,7 +95,7 @@ static PyObject *recorder_start(PyObject *module, PyObject *arguments)
     call_site_set_internal(prefixes);
     variables_set_resolver(resolve);
     observe_set_context(grad_enabled, autocast);
-    observe_set_optimizer_birth(birth);
+    observe_set_births(optimizer, group, grouped);
     observe_start(recorder);
     Py_RETURN_NONE;
 }
