@@ -11,32 +11,32 @@
 
 #define ROLES_MAX 32
 
-typedef enum amount { AMOUNT_NONE, AMOUNT_PRESENCE, AMOUNT_DIGEST } amount;
-typedef enum want { WANT_NONE, WANT_CALL, WANT_ARGUMENTS } want;
+typedef enum state_amount { AMOUNT_NONE, AMOUNT_PRESENCE, AMOUNT_DIGEST } state_amount;
+typedef enum call_detail { WANT_NONE, WANT_CALL, WANT_ARGUMENTS } call_detail;
 
 typedef struct state_need {
     uint8_t role;
     uint8_t moment;
     bool gradient;
     bool buffer;
-    amount amount;
+    state_amount amount;
 } state_need;
 
 typedef struct function_need {
     const char *name;
-    want want;
+    call_detail want;
 } function_need;
 
-typedef struct needs {
+typedef struct requirements {
     const tocsin_vocabulary *vocabulary;
-    want roles[ROLES_MAX];
+    call_detail roles[ROLES_MAX];
     tocsin_map function_of; /* symbol -> index + 1 */
     TOCSIN_VEC(function_need) functions;
     TOCSIN_VEC(state_need) states; /* distinct but for amount: a handful */
     bool failed;
-} needs;
+} requirements;
 
-static void need_call(needs *needs, uint8_t role, tocsin_symbol name, want want)
+static void need_call(requirements *needs, uint8_t role, tocsin_symbol name, call_detail want)
 {
     if (role != TOCSIN_ROLE_NONE) {
         if (needs->roles[role] < want)
@@ -57,7 +57,7 @@ static void need_call(needs *needs, uint8_t role, tocsin_symbol name, want want)
         needs->functions.items[*index - 1].want = want;
 }
 
-static void need_state(needs *needs, state_need wanted)
+static void need_state(requirements *needs, state_need wanted)
 {
     need_call(needs, wanted.role, 0, WANT_CALL);
     for (size_t i = 0; i < needs->states.count; ++i) {
@@ -72,7 +72,7 @@ static void need_state(needs *needs, state_need wanted)
     needs->failed |= !TOCSIN_VEC_PUSH(&needs->states, wanted);
 }
 
-static void need_gradient(needs *needs, amount amount)
+static void need_gradient(requirements *needs, state_amount amount)
 {
     need_state(needs, (state_need){.role = TOCSIN_ROLE_OPTIMIZER_STEP,
                                    .moment = TOCSIN_MOMENT_ENTER,
@@ -80,7 +80,7 @@ static void need_gradient(needs *needs, amount amount)
                                    .amount = amount});
 }
 
-static void need_data(needs *needs, bool buffer)
+static void need_data(requirements *needs, bool buffer)
 {
     need_state(needs, (state_need){.role = TOCSIN_ROLE_OPTIMIZER_STEP,
                                    .moment = TOCSIN_MOMENT_EXIT,
@@ -88,7 +88,7 @@ static void need_data(needs *needs, bool buffer)
                                    .amount = AMOUNT_DIGEST});
 }
 
-static void need_states(needs *needs, const tocsin_population_key *key)
+static void need_states(requirements *needs, const tocsin_population_key *key)
 {
     switch (key->kind) {
     case TOCSIN_POPULATION_EFFECTIVE_CALL:
@@ -151,7 +151,7 @@ static bool speaks_of_arguments(const tocsin_vocabulary *vocabulary, const tocsi
     return false;
 }
 
-static void need_invariant(needs *needs, const tocsin_invariant *invariant)
+static void need_invariant(requirements *needs, const tocsin_invariant *invariant)
 {
     tocsin_population_key population =
         tocsin_population_get_key(needs->vocabulary, invariant->population);
@@ -160,7 +160,7 @@ static void need_invariant(needs *needs, const tocsin_invariant *invariant)
         tocsin_population_relation(needs->vocabulary, invariant->population);
     bool arguments = relation == TOCSIN_RELATION_ARGUMENT || relation == TOCSIN_RELATION_OUTPUT ||
                      speaks_of_arguments(needs->vocabulary, invariant);
-    want want = arguments ? WANT_ARGUMENTS : WANT_CALL;
+    call_detail want = arguments ? WANT_ARGUMENTS : WANT_CALL;
     if (population.kind == TOCSIN_POPULATION_COLLECTIVES)
         need_call(needs, TOCSIN_ROLE_COLLECTIVE, 0, WANT_ARGUMENTS);
     else
@@ -190,7 +190,7 @@ static int compare_states(const void *a, const void *b)
     return order != 0 ? order : x->buffer - y->buffer;
 }
 
-static void print_needs(needs *needs, tocsin_string *out)
+static void print_needs(requirements *needs, tocsin_string *out)
 {
     tocsin_string_append_text(out, "tocsin-selection 1\n");
     for (unsigned role = 1; role < ROLES_MAX; ++role)
@@ -221,7 +221,7 @@ static void print_needs(needs *needs, tocsin_string *out)
 tocsin_status tocsin_invariants_write_selection(const tocsin_invariant_set *set, const char *path,
                                                 tocsin_error *error)
 {
-    needs needs = {.vocabulary = set->vocabulary};
+    requirements needs = {.vocabulary = set->vocabulary};
     tocsin_string text = {0};
     for (size_t i = 0; i < set->entries.count; ++i)
         need_invariant(&needs, &set->entries.items[i].invariant);
