@@ -12,7 +12,7 @@ static char directory[64];
 
 static const char *inside(const char *name)
 {
-    static char path[256];
+    static char path[512];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     return path;
 }
