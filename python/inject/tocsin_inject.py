@@ -8,7 +8,7 @@ has been executed, by a temporary exec_module on that module's own loader object
 import os
 import sys
 
-_DYNAMO = "torch._dynamo.variables.functions"
+_TORCH = ("torch", "torch._dynamo")
 
 
 def _warn(error: BaseException) -> None:
@@ -41,9 +41,7 @@ class ImportWatch:
             self.asking.discard(name)
 
     def _is_watched(self, name: str) -> bool:
-        if name == "torch" or name == _DYNAMO:
-            return True
-        return any(name == p or name.startswith(p + ".") for p in self.packages)
+        return name in _TORCH or any(name == p or name.startswith(p + ".") for p in self.packages)
 
     def _own_spec(self):
         folder = os.path.join(self.root, "tocsin")

@@ -9,42 +9,39 @@ While a compilation runs, nothing is observed: torch functions are then called w
 """
 
 import functools
+import importlib
 import sys
 
-from tocsin import _core
+from tocsin import _core, gate
 
-FUNCTIONS = "torch._dynamo.variables.functions"  # the module whose import must be followed
-_CALLBACK = "torch._dynamo.callback"
-_EVAL_FRAME = "torch._dynamo.eval_frame"
+PACKAGE = "torch._dynamo"
 
-
-def module_imported(name: str) -> None:
-    """Dynamo has just been imported, or was before we came."""
-    if name == FUNCTIONS:
-        _trace_originals(sys.modules[FUNCTIONS].UserFunctionVariable)
-        _pause_while_compiling(sys.modules[_CALLBACK].callback_handler)
-        skip_gates()
+_prepared = False
 
 
-def skip_gates() -> None:
-    """Tell Dynamo, if it is there, of the gates made since the last call."""
-    eval_frame = sys.modules.get(_EVAL_FRAME)
-    if eval_frame is None or FUNCTIONS not in sys.modules:
-        return  # module_imported() will come back
-    for code in _core.new_gate_codes():
-        eval_frame.skip_code(code)
+def prepare(executed: str = "") -> None:
+    """Call whenever Dynamo may have been imported; `executed`: the module that has just been, whose
+    import is not quite over. All but the first call that finds Dynamo do nothing."""
+    global _prepared
+    package = sys.modules.get(PACKAGE)
+    if _prepared or package is None:
+        return
+    if executed != PACKAGE and getattr(package.__spec__, "_initializing", False):
+        return
+    _prepared = True
+    functions = importlib.import_module("torch._dynamo.variables.functions")
+    _trace_originals(functions.UserFunctionVariable)
+    gate.follow(package.eval_frame.skip_code)
+    _pause_while_compiling(package.callback.callback_handler)
 
 
 def _trace_originals(variable: type) -> None:
-    if getattr(variable.__init__, "_tocsin", False):
-        return
     init = variable.__init__
 
     @functools.wraps(init)
     def traced(self, fn, *args, **kwargs):
         init(self, _core.original(fn), *args, **kwargs)
 
-    traced._tocsin = True
     variable.__init__ = traced
 
 

@@ -21,9 +21,20 @@ after it:
 
 import opcode
 import types
+from collections.abc import Callable
 
 _VAR = 0x04 | 0x08  # CO_VARARGS, CO_VARKEYWORDS
 _ARGUMENTS_MAX = 255  # one byte; more would need EXTENDED_ARG
+
+_codes: list[types.CodeType] = []
+_followers: list[Callable[[types.CodeType], None]] = []
+
+
+def follow(follower: Callable[[types.CodeType], None]) -> None:
+    """Call follower(code) for the code of every gate that there is and that will be made."""
+    _followers.append(follower)
+    for code in _codes:
+        follower(code)
 
 
 def parameter_count(code: types.CodeType) -> int:
@@ -108,7 +119,7 @@ def assemble(code: types.CodeType, gate: object) -> types.CodeType:
         raise TypeError("cannot hook a function of more than 255 parameters")
     doc = code.co_consts[0] if code.co_consts and isinstance(code.co_consts[0], str) else None
     bytecode = _assemble_bytecode(count, gate_constant=1)
-    return code.replace(
+    made = code.replace(
         co_code=bytecode,
         co_consts=(doc, gate),
         co_names=(),
@@ -119,3 +130,7 @@ def assemble(code: types.CodeType, gate: object) -> types.CodeType:
         co_linetable=_line_table(bytecode),
         co_exceptiontable=b"",
     )
+    _codes.append(made)
+    for follower in _followers:
+        follower(made)
+    return made

@@ -223,7 +223,6 @@ def hook(targets: Iterable[Target]) -> int:
             count += 1
         except TypeError:
             pass  # a generator, or a C function of a convention that the interpreter calls itself
-    dynamo.skip_gates()
     return count
 
 
@@ -246,8 +245,7 @@ def install(
     for name, module in list(sys.modules.items()):
         if in_packages(name) and isinstance(module, types.ModuleType):
             count += hook(package_targets(module))
-    if dynamo.FUNCTIONS in sys.modules:
-        dynamo.module_imported(dynamo.FUNCTIONS)
+    dynamo.prepare()
     return count
 
 
@@ -261,7 +259,7 @@ def module_imported(module: types.ModuleType) -> None:
         return
     if in_packages(module.__name__):
         hook(package_targets(module))
-    dynamo.module_imported(module.__name__)
+    dynamo.prepare(executed=module.__name__)
 
 
 def _follow_subclasses(torch, base: type) -> None:

@@ -228,7 +228,6 @@ int tocsin_hook_code_prepare(hook_entry *entry)
     }
     Py_XSETREF(entry->gate, gate);
     Py_XSETREF(entry->gate_code, code);
-    entry->gate_code_listed = false;
     return 0;
 }
 
@@ -273,31 +272,10 @@ static PyObject *original_of(PyObject *module, PyObject *function)
     return body;
 }
 
-/* new_gate_codes() -> list: the gate codes made since the last call. */
-static PyObject *list_new_gate_codes(PyObject *module, PyObject *unused)
-{
-    (void)module;
-    (void)unused;
-    PyObject *list = PyList_New(0);
-    for (uint32_t i = 0; list && i < tocsin_hook_count(); i++) {
-        hook_entry *entry = (hook_entry *)tocsin_hook_at(i);
-        if (!entry->gate_code || entry->gate_code_listed) {
-            continue;
-        }
-        if (PyList_Append(list, entry->gate_code) < 0) {
-            Py_CLEAR(list);
-        }
-        entry->gate_code_listed = true;
-    }
-    return list;
-}
-
 int tocsin_hook_code_module_exec(PyObject *module)
 {
     static PyMethodDef methods[] = {
         {"original", original_of, METH_O, PyDoc_STR("the function that holds the original code")},
-        {"new_gate_codes", list_new_gate_codes, METH_NOARGS,
-         PyDoc_STR("gate codes made since the last call")},
         {NULL, NULL, 0, NULL}};
     return PyType_Ready(&gate_type) < 0 ? -1 : PyModule_AddFunctions(module, methods);
 }

@@ -20,7 +20,6 @@ typedef struct hook_entry {
     vectorcallfunc original; /* runs the callable as if it were not hooked */
     vectorcallfunc field;    /* what the vectorcall field held, NULL included */
     PyObject *code;          /* HOOK_CODE: the function's own code */
-    bool gate_code_listed;
     PyObject *gate_code;     /* HOOK_CODE: the code that it has while hooked */
     PyObject *gate;          /* HOOK_CODE: the callable in gate_code's constants */
 } hook_entry;
