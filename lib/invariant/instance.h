@@ -181,6 +181,7 @@ typedef struct tocsin_field {
 } tocsin_field;
 
 typedef struct tocsin_instance tocsin_instance;
+typedef struct tocsin_invariant tocsin_invariant;
 
 typedef struct tocsin_evidence {
     int64_t step;       /* 1-based; -1: unknown */
@@ -192,6 +193,7 @@ typedef struct tocsin_evidence {
     const char *file;   /* call site; "" when unknown */
     uint32_t line;
     const char *function;
+    uint64_t bad_count; /* NaN and Inf in the variable */
 } tocsin_evidence;
 
 struct tocsin_instance {
@@ -203,15 +205,19 @@ struct tocsin_instance {
     const tocsin_field *fields; /* distinct names, ascending by symbol */
     const tocsin_fact *facts;   /* distinct, ascending */
     tocsin_evidence evidence;
-    /* Append what was seen instead of `fact`, in words ("the gradient is None"); nothing when there
-     * is nothing to add. May be NULL. Valid during the sink's call. */
-    void (*describe)(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out);
-    const void *detail; /* of the relation, for describe */
 };
 
 /* Called for each instance; its memory is the observer's and lives until the call returns. */
 typedef tocsin_status tocsin_instance_sink(void *context, const tocsin_instance *instance,
                                            tocsin_error *error);
+
+/* Append what was seen instead of `fact`, to follow the entity's name: "no gradient". */
+void tocsin_instance_describe(const tocsin_vocabulary *vocabulary, const tocsin_instance *instance,
+                              tocsin_fact fact, tocsin_string *out);
+/* How precisely a violation says what is wrong, in (0, 1): a variable by name > a call > an order
+ * of calls > an argument. */
+double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
+                                    const tocsin_invariant *invariant);
 
 /* ---- 4. Observer --------------------------------------------------------------------------- */
 
@@ -284,13 +290,13 @@ typedef struct tocsin_precondition {
     const tocsin_conjunction *any;
 } tocsin_precondition;
 
-typedef struct tocsin_invariant {
+struct tocsin_invariant {
     tocsin_population population;
     tocsin_fact fact;
     tocsin_precondition when;
     uint64_t instances; /* support: positive instances, and runs they came from */
     uint32_t runs;
-} tocsin_invariant;
+};
 
 bool tocsin_clause_holds(const tocsin_clause *clause, const tocsin_field *fields, uint32_t count);
 bool tocsin_precondition_holds(const tocsin_precondition *when, const tocsin_instance *instance);

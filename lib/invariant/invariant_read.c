@@ -324,7 +324,7 @@ static tocsin_status read_invariant(const line_reader *reader, const tocsin_json
     static const char *const allowed[] = {"id",      "relation", "population", "fact",    "when",
                                           "support", "text",     "inverted",   "comment", NULL};
     tocsin_invariant invariant = {.population = 0};
-    uint8_t kind;
+    uint8_t kind = 0;
     TOCSIN_TRY(check_members(reader, line, "the invariant", allowed));
     TOCSIN_TRY(get_population(reader, line, &invariant.population, &kind));
     TOCSIN_TRY(get_fact(reader, line, kind, &invariant.fact));

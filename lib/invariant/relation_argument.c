@@ -35,27 +35,6 @@ static uint64_t hash_arguments(const tocsin_frame *frame, const tocsin_event *ev
     return hash == 0 ? 0 : tocsin_mix64(hash ^ frame->callables[0]) | 1;
 }
 
-static void describe_constant(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    const tocsin_observer *observer = instance->detail;
-    tocsin_symbol name = tocsin_fact_get_key(observer->vocabulary, fact).name;
-    for (uint32_t i = 0; i < instance->field_count; ++i) {
-        if (instance->fields[i].name == name) {
-            tocsin_string_printf(out, "%s is ", tocsin_symbol_text(observer->vocabulary, name));
-            tocsin_scalar_say(observer->vocabulary, instance->fields[i].a, out);
-            return;
-        }
-    }
-    tocsin_string_printf(out, "%s was not given", tocsin_symbol_text(observer->vocabulary, name));
-}
-
-static void describe_distinct(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    (void)instance;
-    (void)fact;
-    tocsin_string_append_text(out, "an earlier call of this step had the same arguments");
-}
-
 static void judge_distinct(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                            const tocsin_event *event, tocsin_population population)
 {
@@ -79,8 +58,7 @@ static void judge_distinct(tocsin_observer *observer, tocsin_process *process, t
     tocsin_instance instance = {.population = population,
                                 .ordinal = frame->ordinals[0],
                                 .evidence =
-                                    tocsin_observer_evidence(observer, process, frame, NULL),
-                                .describe = describe_distinct};
+                                    tocsin_observer_evidence(observer, process, frame, NULL)};
     tocsin_observer_begin(observer);
     tocsin_observer_add_call_fields(observer, frame);
     if (distinct)
@@ -101,9 +79,7 @@ void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, t
         tocsin_instance instance = {.population = constant,
                                     .ordinal = frame->ordinals[0],
                                     .evidence =
-                                        tocsin_observer_evidence(observer, process, frame, NULL),
-                                    .describe = describe_constant,
-                                    .detail = observer};
+                                        tocsin_observer_evidence(observer, process, frame, NULL)};
         tocsin_observer_begin(observer);
         tocsin_observer_add_call_fields(observer, frame);
         for (size_t i = 0; i < frame->arguments.count; ++i)

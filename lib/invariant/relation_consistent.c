@@ -137,13 +137,6 @@ static bool is_distributed(const tocsin_process *process)
 
 /* ---- replicas ------------------------------------------------------------------------------ */
 
-static void describe_replica(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    (void)fact;
-    tocsin_string_printf(out, "rank %d and rank %d differ", instance->evidence.other_rank,
-                         instance->evidence.rank);
-}
-
 static void replica_fields(tocsin_observer *observer, const tocsin_process *process,
                            const tocsin_frame *frame, const tocsin_sample *sample,
                            tocsin_scalar shape)
@@ -163,8 +156,7 @@ static void emit_pair(tocsin_observer *observer, const tocsin_process *process,
 {
     tocsin_instance instance = {
         .population = population,
-        .evidence = tocsin_observer_evidence(observer, process, frame, second->name),
-        .describe = describe_replica};
+        .evidence = tocsin_observer_evidence(observer, process, frame, second->name)};
     instance.evidence.other_rank = first->rank;
     if (first->symbol != second->symbol)
         instance.evidence.other = first->name;
@@ -271,15 +263,6 @@ void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
 
 /* ---- collectives --------------------------------------------------------------------------- */
 
-static void describe_collective(const tocsin_instance *instance, tocsin_fact fact,
-                                tocsin_string *out)
-{
-    (void)fact;
-    tocsin_string_printf(
-        out, "rank %d calls %s%s%s", instance->evidence.rank, instance->evidence.entity,
-        instance->evidence.other[0] != 0 ? ", the other " : "", instance->evidence.other);
-}
-
 static void same(tocsin_observer *observer, const char *what, bool equal)
 {
     if (!equal)
@@ -347,8 +330,7 @@ void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
     tocsin_instance instance = {.population = population,
                                 .ordinal = ordinal,
                                 .evidence =
-                                    tocsin_observer_evidence(observer, process, frame, made.name),
-                                .describe = describe_collective};
+                                    tocsin_observer_evidence(observer, process, frame, made.name)};
     instance.evidence.other_rank = first.rank;
     if (first.symbol != made.symbol)
         instance.evidence.other = first.name;

@@ -10,13 +10,6 @@
 #include <assert.h>
 #include <invariant/relation.h>
 
-static void describe_call(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    (void)instance;
-    (void)fact;
-    tocsin_string_append_text(out, "it returned without that call");
-}
-
 static void add_callees(tocsin_observer *observer, const tocsin_frame *frame)
 {
     for (size_t word = 0; word < frame->inside.count; ++word)
@@ -72,8 +65,7 @@ void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, to
             tocsin_instance instance = {
                 .population = populations[TOCSIN_POPULATION_CALL],
                 .ordinal = frame->ordinals[i],
-                .evidence = tocsin_observer_evidence(observer, process, frame, NULL),
-                .describe = describe_call};
+                .evidence = tocsin_observer_evidence(observer, process, frame, NULL)};
             tocsin_observer_begin(observer);
             tocsin_observer_add_call_fields(observer, frame);
             add_callees(observer, frame);

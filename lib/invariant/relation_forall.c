@@ -12,27 +12,6 @@
 #include <invariant/relation.h>
 #include <math.h>
 
-static void describe(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    const tocsin_sample *sample = instance->detail;
-    (void)fact;
-    if (sample->attribute == TOCSIN_ATTRIBUTE_GRAD) {
-        if ((sample->flags & TOCSIN_STATE_PRESENT) == 0)
-            tocsin_string_append_text(out, "its gradient is None");
-        else if (sample->bad_count != 0)
-            tocsin_string_printf(out, "%llu elements of its gradient are NaN or Inf",
-                                 (unsigned long long)sample->bad_count);
-        else
-            tocsin_string_printf(out, "largest gradient %.3g", sample->absmax);
-    } else if (sample->bad_count != 0) {
-        tocsin_string_printf(out, "%llu elements are NaN or Inf",
-                             (unsigned long long)sample->bad_count);
-    } else if (sample->has_before) {
-        tocsin_string_append_text(out,
-                                  sample->changed ? "its data changed" : "its data did not change");
-    }
-}
-
 typedef struct step_view { /* the optimizer.step being judged */
     tocsin_observer *observer;
     const tocsin_process *process;
@@ -52,9 +31,8 @@ static void judge(step_view *view, tocsin_population_kind kind, const tocsin_sam
         kind != TOCSIN_POPULATION_HELD_PARAMETER && kind != TOCSIN_POPULATION_MODEL_PARAMETER;
     tocsin_instance instance = {.population = view->populations[kind],
                                 .evidence = tocsin_observer_evidence(
-                                    observer, view->process, view->frame, sample->variable->name),
-                                .describe = describe,
-                                .detail = sample};
+                                    observer, view->process, view->frame, sample->variable->name)};
+    instance.evidence.bad_count = sample->bad_count;
     tocsin_observer_begin(observer);
     tocsin_fields_of_sample(observer, view->frame, sample, ownership);
     if (holds)
@@ -148,13 +126,6 @@ static void judge_data(step_view *view, const tocsin_sample *gradient, const toc
     }
 }
 
-static void describe_call(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    (void)instance;
-    (void)fact;
-    tocsin_string_append_text(out, "no parameter changed");
-}
-
 static void judge_call(step_view *view)
 {
     tocsin_observer *observer = view->observer;
@@ -165,8 +136,7 @@ static void judge_call(step_view *view)
     tocsin_instance instance = {.population = population,
                                 .ordinal = frame->ordinals[frame->callable_count - 1],
                                 .evidence =
-                                    tocsin_observer_evidence(observer, view->process, frame, NULL),
-                                .describe = describe_call};
+                                    tocsin_observer_evidence(observer, view->process, frame, NULL)};
     tocsin_observer_begin(observer);
     tocsin_observer_add_call_fields(observer, frame);
     if (view->moved)

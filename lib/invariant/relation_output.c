@@ -16,14 +16,6 @@ typedef struct output {
     size_t names; /* of "return" or "return[0]" */
 } output;
 
-static void describe(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    const tocsin_observer *observer = instance->detail;
-    tocsin_symbol name = tocsin_fact_get_key(observer->vocabulary, fact).name;
-    tocsin_string_printf(out, "it returned another %s",
-                         tocsin_symbol_text(observer->vocabulary, name));
-}
-
 static void returns(const output *out, tocsin_symbol name, tocsin_scalar value)
 {
     tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_RETURN_IS, .name = name, .value = value};
@@ -95,9 +87,7 @@ void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, toc
     tocsin_instance instance = {.population = population,
                                 .ordinal = frame->ordinals[0],
                                 .evidence =
-                                    tocsin_observer_evidence(observer, process, frame, NULL),
-                                .describe = describe,
-                                .detail = observer};
+                                    tocsin_observer_evidence(observer, process, frame, NULL)};
     tocsin_observer_begin(observer);
     tocsin_observer_add_call_fields(observer, frame);
     if (value->kind == TOCSIN_VALUE_TENSOR)

@@ -9,13 +9,6 @@
 #include <assert.h>
 #include <invariant/relation.h>
 
-static void describe(const tocsin_instance *instance, tocsin_fact fact, tocsin_string *out)
-{
-    (void)instance;
-    (void)fact;
-    tocsin_string_append_text(out, "it was not called since the previous call");
-}
-
 static void judge(tocsin_observer *observer, const tocsin_process *process,
                   const tocsin_thread *thread, const tocsin_frame *frame, uint32_t which)
 {
@@ -25,8 +18,7 @@ static void judge(tocsin_observer *observer, const tocsin_process *process,
         .population =
             observer->callables.items[callable].populations[TOCSIN_POPULATION_REPEATED_CALL],
         .ordinal = frame->ordinals[which],
-        .evidence = tocsin_observer_evidence(observer, process, frame, NULL),
-        .describe = describe};
+        .evidence = tocsin_observer_evidence(observer, process, frame, NULL)};
     tocsin_observer_begin(observer);
     tocsin_observer_add_call_fields(observer, frame);
     for (size_t other = 0; other < thread->moments.count; ++other)

@@ -2,7 +2,8 @@
  *
  * A statement that is not in the table can neither be inferred nor written by hand. Templates hold
  * {call} (role or function of the population), {callee}, {field}, {other}, {value} (members of the
- * fact), {variable}, {attribute}, {moment} (of replicas).
+ * fact), {variable}, {attribute}, {moment} (of replicas); violations also {rank}, {other_rank},
+ * {bad} (from the evidence) and {actual} (the field's value in the instance).
  */
 #include <assert.h>
 #include <invariant/statement.h>
@@ -30,6 +31,7 @@ typedef struct statement {
     uint8_t predicate;
     double specificity;
     const char *sentence;
+    const char *violation; /* what is seen instead, after the entity's name */
 } statement;
 
 #define OF(kind_name, predicate_name)                                                              \
@@ -37,40 +39,56 @@ typedef struct statement {
 
 static const statement statements[] = {
     {OF(REPLICAS, EQUAL), 0.90,
-     "The {attribute} of each {variable} {moment} {call} is equal on every two ranks"},
-    {OF(CALL, CALLS), 0.50, "Every call of {call} calls {callee}"},
+     "The {attribute} of each {variable} {moment} {call} is equal on every two ranks",
+     "differs between ranks {other_rank} and {rank}"},
+    {OF(CALL, CALLS), 0.50, "Every call of {call} calls {callee}",
+     "{callee} was not called inside"},
     {OF(SAMPLED_CALL, FINDS_GRADIENT), 0.72,
-     "Every call of {call} finds a gradient on some parameter"},
+     "Every call of {call} finds a gradient on some parameter", "no parameter has a gradient"},
     {OF(SAMPLED_CALL, HOLDS_TRAINABLE), 0.75,
-     "Every call of {call} has a trainable parameter to update"},
+     "Every call of {call} has a trainable parameter to update",
+     "there is no trainable parameter to update"},
     {OF(EFFECTIVE_CALL, CHANGES_PARAMETER), 0.74,
-     "Every call of {call} with a learning rate and a non-zero gradient changes some parameter"},
+     "Every call of {call} with a learning rate and a non-zero gradient changes some parameter",
+     "no parameter changed"},
     {OF(DRIVEN_PARAMETER, DATA_CHANGES), 0.92,
-     "Every call of {call} changes each parameter that has a non-zero gradient"},
+     "Every call of {call} changes each parameter that has a non-zero gradient",
+     "data did not change"},
     {OF(IDLE_PARAMETER, DATA_STAYS), 0.85,
-     "Every call of {call} leaves each parameter without gradient as it is"},
+     "Every call of {call} leaves each parameter without gradient as it is",
+     "data changed without a gradient"},
     {OF(FROZEN_PARAMETER, DATA_STAYS), 0.86,
-     "Every call of {call} leaves each frozen parameter as it is"},
+     "Every call of {call} leaves each frozen parameter as it is", "data changed although frozen"},
     {OF(HELD_PARAMETER, IN_MODEL), 0.95,
-     "Every parameter that {call} updates belongs to a model that runs"},
+     "Every parameter that {call} updates belongs to a model that runs",
+     "not part of any model that runs"},
     {OF(TRAINABLE_PARAMETER, GRADIENT_PRESENT), 0.91,
-     "Every trainable parameter of the optimizer has a gradient at {call}"},
+     "Every trainable parameter of the optimizer has a gradient at {call}", "no gradient"},
     {OF(MODEL_PARAMETER, IN_OPTIMIZER), 0.96,
-     "At {call}, every trainable parameter of the model is held by an optimizer"},
+     "At {call}, every trainable parameter of the model is held by an optimizer",
+     "held by no optimizer"},
     {OF(RETURNING_PARAMETER, GRADIENT_CLEARED), 0.93,
-     "Between two calls of {call} that update a parameter, its gradient is cleared"},
-    {OF(PARAMETER, FINITE), 0.88, "Every parameter is finite after {call}"},
-    {OF(GRADIENT, FINITE), 0.89, "Every gradient is finite at {call}"},
-    {OF(BUFFER, FINITE), 0.87, "Every buffer that changes is finite after {call}"},
-    {OF(REPEATED_CALL, FOLLOWS), 0.40, "Between two calls of {call}, {callee} is called"},
-    {OF(CALL_ARGUMENTS, ARGUMENT_IS), 0.30, "Every call of {call} has {field} = {value}"},
-    {OF(FURTHER_CALL, DISTINCT), 0.35,
-     "No two calls of {call} in one step have the same arguments"},
+     "Between two calls of {call} that update a parameter, its gradient is cleared",
+     "gradient not cleared since the previous step"},
+    {OF(PARAMETER, FINITE), 0.88, "Every parameter is finite after {call}",
+     "{bad} elements are NaN or Inf"},
+    {OF(GRADIENT, FINITE), 0.89, "Every gradient is finite at {call}",
+     "{bad} elements of the gradient are NaN or Inf"},
+    {OF(BUFFER, FINITE), 0.87, "Every buffer that changes is finite after {call}",
+     "{bad} elements are NaN or Inf"},
+    {OF(REPEATED_CALL, FOLLOWS), 0.40, "Between two calls of {call}, {callee} is called",
+     "{callee} was not called since the previous call"},
+    {OF(CALL_ARGUMENTS, ARGUMENT_IS), 0.30, "Every call of {call} has {field} = {value}",
+     "{field} is {actual}, not {value}"},
+    {OF(FURTHER_CALL, DISTINCT), 0.35, "No two calls of {call} in one step have the same arguments",
+     "the arguments are those of an earlier call in this step"},
     {OF(COLLECTIVES, SAME), 0.80,
-     "The n-th collective of a step has the same {field} on every two ranks"},
-    {OF(CALL_OUTPUT, RETURN_IS), 0.32, "Every call of {call} returns {field} = {value}"},
-    {OF(CALL_OUTPUT, RETURN_MATCHES), 0.33,
-     "Every call of {call} returns {field} equal to {other}"},
+     "The n-th collective of a step has the same {field} on every two ranks",
+     "{field} differs between ranks {other_rank} and {rank}"},
+    {OF(CALL_OUTPUT, RETURN_IS), 0.32, "Every call of {call} returns {field} = {value}",
+     "{field} is not {value}"},
+    {OF(CALL_OUTPUT, RETURN_MATCHES), 0.33, "Every call of {call} returns {field} equal to {other}",
+     "{field} is not equal to {other}"},
 };
 
 const tocsin_population_trait *tocsin_population_get_trait(uint8_t kind)
@@ -114,13 +132,6 @@ static const statement *find_statement(uint8_t kind, uint8_t predicate)
 bool tocsin_statement_exists(uint8_t kind, uint8_t predicate)
 {
     return find_statement(kind, predicate) != NULL;
-}
-
-double tocsin_statement_specificity(uint8_t kind, uint8_t predicate)
-{
-    const statement *found = find_statement(kind, predicate);
-    assert(found != NULL);
-    return found->specificity;
 }
 
 void tocsin_scalar_say(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar,
@@ -169,11 +180,49 @@ static const char *variable_text(uint8_t variable)
     }
 }
 
-static void say_token(const tocsin_vocabulary *vocabulary, const char *token, size_t bytes,
-                      const tocsin_population_key *population, const tocsin_fact_key *fact,
-                      tocsin_string *out)
+/* What a template is about; instance is NULL in sentences. */
+typedef struct subject {
+    const tocsin_vocabulary *vocabulary;
+    tocsin_population_key population;
+    tocsin_fact_key fact;
+    const tocsin_instance *instance;
+} subject;
+
+static void say_actual(const subject *about, tocsin_string *out)
+{
+    tocsin_scalar actual = 0;
+    for (uint32_t i = 0; i < about->instance->field_count; ++i)
+        if (about->instance->fields[i].name == about->fact.name)
+            actual = about->instance->fields[i].a;
+    tocsin_scalar_say(about->vocabulary, actual, out);
+}
+
+static bool say_evidence(const subject *about, const char *token, size_t bytes, tocsin_string *out)
 {
 #define IS(text) (bytes == sizeof text - 1 && memcmp(token, text, sizeof text - 1) == 0)
+    if (about->instance == NULL)
+        return false;
+    const tocsin_evidence *evidence = &about->instance->evidence;
+    if (IS("rank"))
+        tocsin_string_printf(out, "%d", (int)evidence->rank);
+    else if (IS("other_rank"))
+        tocsin_string_printf(out, "%d", (int)evidence->other_rank);
+    else if (IS("bad"))
+        tocsin_string_printf(out, "%llu", (unsigned long long)evidence->bad_count);
+    else if (IS("actual"))
+        say_actual(about, out);
+    else
+        return false;
+    return true;
+}
+
+static void say_token(const subject *about, const char *token, size_t bytes, tocsin_string *out)
+{
+    const tocsin_vocabulary *vocabulary = about->vocabulary;
+    const tocsin_population_key *population = &about->population;
+    const tocsin_fact_key *fact = &about->fact;
+    if (say_evidence(about, token, bytes, out))
+        return;
     if (IS("call"))
         tocsin_string_append_text(
             out, call_text(vocabulary, population->role,
@@ -196,6 +245,20 @@ static void say_token(const tocsin_vocabulary *vocabulary, const char *token, si
     else
         assert(!"unknown token in a statement");
 #undef IS
+}
+
+static void say_template(const subject *about, const char *template, tocsin_string *out)
+{
+    for (const char *at = template; *at != 0;) {
+        size_t plain = strcspn(at, "{");
+        tocsin_string_append(out, at, plain);
+        at += plain;
+        if (*at == '{') {
+            size_t bytes = strcspn(at + 1, "}");
+            say_token(about, at + 1, bytes, out);
+            at += bytes + 2;
+        }
+    }
 }
 
 static void say_clause(const tocsin_vocabulary *vocabulary, const tocsin_clause *clause, bool pair,
@@ -241,22 +304,35 @@ static void say_precondition(const tocsin_vocabulary *vocabulary, const tocsin_p
 void tocsin_invariant_say(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
                           tocsin_string *out)
 {
-    tocsin_population_key population = tocsin_population_get_key(vocabulary, invariant->population);
-    tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
-    const statement *found = find_statement(population.kind, fact.predicate);
+    subject about = {.vocabulary = vocabulary,
+                     .population = tocsin_population_get_key(vocabulary, invariant->population),
+                     .fact = tocsin_fact_get_key(vocabulary, invariant->fact)};
+    const statement *found = find_statement(about.population.kind, about.fact.predicate);
     assert(found != NULL);
-
-    for (const char *at = found->sentence; *at != 0;) {
-        size_t plain = strcspn(at, "{");
-        tocsin_string_append(out, at, plain);
-        at += plain;
-        if (*at == '{') {
-            size_t bytes = strcspn(at + 1, "}");
-            say_token(vocabulary, at + 1, bytes, &population, &fact, out);
-            at += bytes + 2;
-        }
-    }
+    say_template(&about, found->sentence, out);
     say_precondition(vocabulary, &invariant->when,
                      tocsin_population_is_pair(vocabulary, invariant->population), out);
     tocsin_string_append_char(out, '.');
+}
+
+void tocsin_instance_describe(const tocsin_vocabulary *vocabulary, const tocsin_instance *instance,
+                              tocsin_fact fact, tocsin_string *out)
+{
+    subject about = {.vocabulary = vocabulary,
+                     .population = tocsin_population_get_key(vocabulary, instance->population),
+                     .fact = tocsin_fact_get_key(vocabulary, fact),
+                     .instance = instance};
+    const statement *found = find_statement(about.population.kind, about.fact.predicate);
+    assert(found != NULL);
+    say_template(&about, found->violation, out);
+}
+
+double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
+                                    const tocsin_invariant *invariant)
+{
+    const statement *found =
+        find_statement(tocsin_population_get_key(vocabulary, invariant->population).kind,
+                       tocsin_fact_get_key(vocabulary, invariant->fact).predicate);
+    assert(found != NULL);
+    return found->specificity;
 }

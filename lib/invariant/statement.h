@@ -33,10 +33,6 @@ tocsin_fact_members tocsin_predicate_members(uint8_t predicate);
 /* Can this predicate be stated of this kind of population? */
 bool tocsin_statement_exists(uint8_t kind, uint8_t predicate);
 
-/* How precisely a violation says what is wrong: a variable by name > a call > an order of calls >
- * an argument. In (0, 1). */
-double tocsin_statement_specificity(uint8_t kind, uint8_t predicate);
-
 /* "None", "True", "3", "0.1", "'mean'". */
 void tocsin_scalar_say(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar,
                        tocsin_string *out);
