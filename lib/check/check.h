@@ -1,0 +1,38 @@
+/* lib/check/check.h - findings: violations of one invariant, gathered. Inside the module only. */
+#ifndef TOCSIN_CHECK_MODULE_H
+#define TOCSIN_CHECK_MODULE_H
+
+#include <invariant/instance.h>
+#include <tocsin/check.h>
+
+#define TOCSIN_OFFENDERS_NAMED 5
+#define TOCSIN_OFFENDERS_MAX   (1u << 16) /* told apart; further ones are not counted */
+
+/* All violations of one invariant. Texts are owned. */
+typedef struct tocsin_violations {
+    tocsin_finding finding;  /* rendered anew when it is asked for after a change */
+    tocsin_intern offenders; /* of the first step only: they name the place to look */
+    char *seen;              /* what was seen at the first occurrence */
+    char *site;
+    char *rendered;
+    bool stale; /* `rendered` is older than `offenders` */
+    bool told;  /* the caller's `found` has been called */
+} tocsin_violations;
+
+TOCSIN_MUST_CHECK tocsin_status tocsin_violations_new(const tocsin_invariant_set *set,
+                                                      const tocsin_vocabulary *vocabulary,
+                                                      size_t index, const tocsin_instance *instance,
+                                                      tocsin_violations **violations,
+                                                      tocsin_error *error);
+/* Count one more violation. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_violations_add(tocsin_violations *violations,
+                                                      const tocsin_instance *instance,
+                                                      tocsin_error *error);
+/* The finding with its text up to date. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_violations_render(tocsin_violations *violations,
+                                                         tocsin_error *error);
+void tocsin_violations_free(tocsin_violations *violations);
+/* Report order: step, then falling specificity, then id. */
+int tocsin_violations_compare(const tocsin_violations *a, const tocsin_violations *b);
+
+#endif

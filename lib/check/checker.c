@@ -1,0 +1,331 @@
+/* The checker: a run's events through the observer, each instance against its population's
+ * invariants.
+ *
+ * Data: invariants grouped by population (an index array and its ranges), one verdict an
+ * invariant, the violated ones gathered as findings in report order. The vocabulary is a copy of
+ * the set's, because observing adds names and the set may be shared.
+ * Invariant: an invariant is judged on an instance only when its precondition holds on the
+ * instance's fields; it holds when the fact is among the instance's facts.
+ * Cost: per instance its population's invariants; memory that of the observer plus the findings.
+ */
+#include <assert.h>
+#include <check/check.h>
+#include <stdlib.h>
+
+#define CHUNK_EVENTS 1024 /* of one process, before the others are looked at again */
+
+typedef struct judgement {
+    uint64_t judged;
+    tocsin_violations *violations; /* NULL: none so far */
+} judgement;
+
+typedef struct group { /* of `by_population` */
+    uint32_t first;
+    uint32_t count;
+} group;
+
+struct tocsin_checker {
+    const tocsin_invariant_set *set;
+    tocsin_vocabulary *vocabulary;
+    tocsin_observer *observer;
+    tocsin_checker_options options;
+    judgement *verdicts;     /* by invariant */
+    uint32_t *by_population; /* invariants, those of one population together */
+    group *groups;           /* by population id */
+    size_t group_count;
+    TOCSIN_VEC(tocsin_violations *) findings; /* in report order */
+    TOCSIN_VEC(bool) more;                    /* by process: may have events to read */
+    uint64_t untold;                          /* findings that `found` has not been told of */
+    uint64_t events;
+    uint64_t corrupt_blocks;
+    uint64_t incomplete_processes;
+};
+
+/* ---- judging ------------------------------------------------------------------------------- */
+
+static bool has_fact(const tocsin_instance *instance, tocsin_fact fact)
+{
+    uint32_t low = 0, high = instance->fact_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (instance->facts[middle] < fact)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < instance->fact_count && instance->facts[low] == fact;
+}
+
+/* Put the finding in its place: most recent steps come last, so search from the end. */
+static tocsin_status insert_finding(tocsin_checker *checker, tocsin_violations *violations,
+                                    tocsin_error *error)
+{
+    if (!TOCSIN_VEC_PUSH(&checker->findings, violations))
+        return tocsin_error_memory(error);
+    size_t at = checker->findings.count - 1;
+    for (; at > 0; --at) {
+        if (tocsin_violations_compare(checker->findings.items[at - 1], violations) <= 0)
+            break;
+        checker->findings.items[at] = checker->findings.items[at - 1];
+    }
+    checker->findings.items[at] = violations;
+    return TOCSIN_OK;
+}
+
+static tocsin_status violated(tocsin_checker *checker, size_t index,
+                              const tocsin_instance *instance, tocsin_error *error)
+{
+    judgement *verdict = &checker->verdicts[index];
+    if (verdict->violations != NULL)
+        return tocsin_violations_add(verdict->violations, instance, error);
+    tocsin_violations *made;
+    TOCSIN_TRY(
+        tocsin_violations_new(checker->set, checker->vocabulary, index, instance, &made, error));
+    tocsin_status status = insert_finding(checker, made, error);
+    if (status != TOCSIN_OK) {
+        tocsin_violations_free(made);
+        return status;
+    }
+    verdict->violations = made;
+    ++checker->untold;
+    return TOCSIN_OK;
+}
+
+static tocsin_status judge(void *context, const tocsin_instance *instance, tocsin_error *error)
+{
+    tocsin_checker *checker = context;
+    if (instance->population >= checker->group_count)
+        return TOCSIN_OK;
+    group own = checker->groups[instance->population];
+    for (uint32_t i = own.first; i < own.first + own.count; ++i) {
+        uint32_t index = checker->by_population[i];
+        const tocsin_invariant *invariant = tocsin_invariants_get(checker->set, index);
+        assert(invariant->population == instance->population);
+        if (!tocsin_precondition_holds(&invariant->when, instance))
+            continue;
+        ++checker->verdicts[index].judged;
+        if (!has_fact(instance, invariant->fact))
+            TOCSIN_TRY(violated(checker, index, instance, error));
+    }
+    return TOCSIN_OK;
+}
+
+/* Tell of new findings once the event that made them is done with: then all its offenders are
+ * known. */
+static tocsin_status tell(tocsin_checker *checker, tocsin_error *error)
+{
+    for (size_t i = 0; i < checker->findings.count && checker->untold > 0; ++i) {
+        tocsin_violations *violations = checker->findings.items[i];
+        if (violations->told)
+            continue;
+        TOCSIN_TRY(tocsin_violations_render(violations, error));
+        violations->told = true;
+        --checker->untold;
+        if (checker->options.found != NULL)
+            checker->options.found(checker->options.context, &violations->finding);
+    }
+    return TOCSIN_OK;
+}
+
+/* ---- making -------------------------------------------------------------------------------- */
+
+static int compare_populations(const void *a, const void *b, void *context)
+{
+    const tocsin_invariant_set *set = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    tocsin_population p = tocsin_invariants_get(set, x)->population;
+    tocsin_population q = tocsin_invariants_get(set, y)->population;
+    return p != q ? (p < q ? -1 : 1) : (x > y) - (x < y);
+}
+
+/* Group the invariants by population. */
+static tocsin_status compile(tocsin_checker *checker, tocsin_error *error)
+{
+    size_t count = tocsin_invariants_count(checker->set);
+    checker->verdicts = tocsin_zalloc(count, sizeof *checker->verdicts);
+    checker->by_population = tocsin_zalloc(count, sizeof *checker->by_population);
+    if (checker->verdicts == NULL || checker->by_population == NULL)
+        return tocsin_error_memory(error);
+    for (uint32_t i = 0; i < count; ++i) {
+        checker->by_population[i] = i;
+        tocsin_population population = tocsin_invariants_get(checker->set, i)->population;
+        if (population >= checker->group_count)
+            checker->group_count = (size_t)population + 1;
+    }
+    if (count > 1)
+        qsort_r(checker->by_population, count, sizeof *checker->by_population, compare_populations,
+                (void *)(uintptr_t)checker->set);
+    checker->groups = tocsin_zalloc(checker->group_count, sizeof *checker->groups);
+    if (checker->groups == NULL)
+        return tocsin_error_memory(error);
+    for (uint32_t i = 0; i < count; ++i) {
+        uint32_t index = checker->by_population[i];
+        group *own = &checker->groups[tocsin_invariants_get(checker->set, index)->population];
+        if (own->count++ == 0)
+            own->first = i;
+    }
+    return TOCSIN_OK;
+}
+
+static tocsin_status observe(tocsin_checker *checker, tocsin_error *error)
+{
+    size_t count = tocsin_invariants_count(checker->set);
+    uint32_t *ids = tocsin_zalloc(count * 2, sizeof *ids);
+    if (ids == NULL)
+        return tocsin_error_memory(error);
+    for (size_t i = 0; i < count; ++i) {
+        ids[i] = tocsin_invariants_get(checker->set, i)->population;
+        ids[count + i] = tocsin_invariants_get(checker->set, i)->fact;
+    }
+    tocsin_wanted wanted = {
+        .populations = ids, .population_count = count, .facts = ids + count, .fact_count = count};
+    tocsin_observer_options options = {
+        .vocabulary = checker->vocabulary, .sink = judge, .context = checker, .wanted = &wanted};
+    tocsin_status status = tocsin_observer_new(&options, &checker->observer, error);
+    tocsin_free(ids);
+    return status;
+}
+
+tocsin_status tocsin_checker_new(const tocsin_invariant_set *set,
+                                 const tocsin_checker_options *options, tocsin_checker **checker,
+                                 tocsin_error *error)
+{
+    *checker = NULL;
+    if (options != NULL && options->struct_bytes != sizeof *options)
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "checker options of another version");
+    tocsin_checker *made = tocsin_zalloc(1, sizeof *made);
+    if (made == NULL)
+        return tocsin_error_memory(error);
+    made->set = set;
+    if (options != NULL)
+        made->options = *options;
+    tocsin_status status =
+        tocsin_vocabulary_copy(tocsin_invariants_vocabulary(set), &made->vocabulary, error);
+    if (status == TOCSIN_OK)
+        status = compile(made, error);
+    if (status == TOCSIN_OK)
+        status = observe(made, error);
+    if (status != TOCSIN_OK)
+        tocsin_checker_free(made);
+    else
+        *checker = made;
+    return status;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+/* Up to CHUNK_EVENTS events of one process, or until its step changes. */
+static tocsin_status read_chunk(tocsin_checker *checker, tocsin_trace *trace, size_t process,
+                                tocsin_error *error)
+{
+    tocsin_dictionary dictionary = tocsin_trace_dictionary(trace);
+    int64_t step = tocsin_observer_step(checker->observer, process);
+    for (unsigned i = 0; i < CHUNK_EVENTS; ++i) {
+        const tocsin_event *event;
+        tocsin_status status = tocsin_trace_next(trace, &event, error);
+        if (status == TOCSIN_E_CORRUPT) /* counted by the reader, which goes on behind it */
+            continue;
+        TOCSIN_TRY(status);
+        if (event == NULL) {
+            checker->more.items[process] = false;
+            return TOCSIN_OK;
+        }
+        ++checker->events;
+        TOCSIN_TRY(tocsin_observer_feed(checker->observer, process, &dictionary, event, error));
+        if (checker->untold > 0)
+            TOCSIN_TRY(tell(checker, error));
+        if (tocsin_observer_step(checker->observer, process) != step)
+            return TOCSIN_OK;
+    }
+    return TOCSIN_OK;
+}
+
+static void count_damage(tocsin_checker *checker, const tocsin_run *run)
+{
+    checker->corrupt_blocks = checker->incomplete_processes = 0;
+    for (size_t i = 0; i < tocsin_run_process_count(run); ++i) {
+        const tocsin_trace *trace = tocsin_run_process(run, i);
+        checker->corrupt_blocks += tocsin_trace_corrupt_blocks(trace);
+        checker->incomplete_processes +=
+            !tocsin_trace_is_complete(trace) && !tocsin_trace_is_alive(trace);
+    }
+}
+
+tocsin_status tocsin_checker_advance(tocsin_checker *checker, tocsin_run *run, uint64_t *events,
+                                     tocsin_error *error)
+{
+    uint64_t before = checker->events;
+    TOCSIN_TRY(tocsin_run_refresh(run, error));
+    size_t count = tocsin_run_process_count(run);
+    if (count > checker->more.count &&
+        !TOCSIN_VEC_RESERVE(&checker->more, count - checker->more.count))
+        return tocsin_error_memory(error);
+    checker->more.count = count;
+    for (size_t i = 0; i < count; ++i)
+        checker->more.items[i] = true;
+    for (;;) {
+        size_t process = tocsin_observer_laggard(checker->observer, checker->more.items, count);
+        if (process == count)
+            break;
+        TOCSIN_TRY(read_chunk(checker, tocsin_run_process(run, process), process, error));
+    }
+    count_damage(checker, run);
+    if (events != NULL)
+        *events = checker->events - before;
+    return TOCSIN_OK;
+}
+
+tocsin_status tocsin_checker_finish(tocsin_checker *checker, tocsin_error *error)
+{
+    TOCSIN_TRY(tocsin_observer_finish(checker->observer, error));
+    TOCSIN_TRY(tell(checker, error));
+    for (size_t i = 0; i < checker->findings.count; ++i)
+        TOCSIN_TRY(tocsin_violations_render(checker->findings.items[i], error));
+    return TOCSIN_OK;
+}
+
+/* ---- results ------------------------------------------------------------------------------- */
+
+void tocsin_checker_summary(const tocsin_checker *checker, tocsin_check_summary *summary)
+{
+    *summary = (tocsin_check_summary){.events = checker->events,
+                                      .instances = tocsin_observer_instances(checker->observer),
+                                      .corrupt_blocks = checker->corrupt_blocks,
+                                      .incomplete_processes = checker->incomplete_processes};
+    for (size_t i = 0; i < tocsin_invariants_count(checker->set); ++i) {
+        const judgement *verdict = &checker->verdicts[i];
+        if (verdict->violations != NULL)
+            ++summary->violated;
+        else if (verdict->judged > 0)
+            ++summary->holds;
+        else
+            ++summary->unknown;
+    }
+}
+
+size_t tocsin_checker_finding_count(const tocsin_checker *checker)
+{
+    return checker->findings.count;
+}
+
+const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker, size_t index)
+{
+    assert(index < checker->findings.count);
+    return &checker->findings.items[index]->finding;
+}
+
+void tocsin_checker_free(tocsin_checker *checker)
+{
+    if (checker == NULL)
+        return;
+    for (size_t i = 0; i < checker->findings.count; ++i)
+        tocsin_violations_free(checker->findings.items[i]);
+    TOCSIN_VEC_FREE(&checker->findings);
+    TOCSIN_VEC_FREE(&checker->more);
+    tocsin_observer_free(checker->observer);
+    tocsin_vocabulary_free(checker->vocabulary);
+    tocsin_free(checker->verdicts);
+    tocsin_free(checker->by_population);
+    tocsin_free(checker->groups);
+    tocsin_free(checker);
+}
