@@ -1,0 +1,277 @@
+/* Learning from tables and from runs: roles before names, order and threads without influence,
+ * dropped hypotheses with their reason, wrong arguments. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <tocsin/run.h>
+#include <tocsin/trace.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "infer_examples.h"
+
+/* ---- runs ---------------------------------------------------------------------------------- */
+
+struct script {
+    tocsin_trace_writer *writer;
+    tocsin_id zero_grad, backward, step, site, lr, type, adam, data, grad, key_micro, key_step;
+    tocsin_id weight, shape;
+    uint64_t random;
+};
+
+static void emit_meta(struct script *script, tocsin_id key, int64_t value)
+{
+    tocsin_value number = {.kind = TOCSIN_VALUE_INT, .as.integer = value};
+    tocsin_event event = {
+        .kind = TOCSIN_EVENT_META, .key = key, .value_count = 1, .values = &number};
+    tocsin_trace_emit(script->writer, &event);
+}
+
+static uint64_t enter(struct script *script, tocsin_id function)
+{
+    tocsin_value values[] = {
+        {.kind = TOCSIN_VALUE_STRING, .name = script->type, .as.text = script->adam},
+        {.kind = TOCSIN_VALUE_FLOAT, .name = script->lr, .as.real = 0.1}};
+    tocsin_event event = {.kind = TOCSIN_EVENT_ENTER,
+                          .function = function,
+                          .site = script->site,
+                          .value_count = function == script->step ? 2 : 0,
+                          .values = values};
+    return tocsin_trace_emit(script->writer, &event);
+}
+
+static void leave(struct script *script, tocsin_id function, uint64_t call)
+{
+    tocsin_event event = {.kind = TOCSIN_EVENT_EXIT, .function = function, .call = call};
+    tocsin_trace_emit(script->writer, &event);
+}
+
+static void emit_state(struct script *script, tocsin_id attribute, uint8_t moment)
+{
+    tocsin_event event = {.kind = TOCSIN_EVENT_STATE};
+    event.state = (tocsin_state){.variable = script->weight,
+                                 .attribute = attribute,
+                                 .moment = moment,
+                                 .dtype = TOCSIN_DTYPE_FLOAT32,
+                                 .ndim = 1,
+                                 .shape = script->shape,
+                                 .lr = 0.1,
+                                 .flags = TOCSIN_STATE_PRESENT | TOCSIN_STATE_DIGESTED |
+                                          TOCSIN_STATE_REQUIRES_GRAD | TOCSIN_STATE_IS_LEAF |
+                                          TOCSIN_STATE_IN_OPTIMIZER |
+                                          TOCSIN_STATE_IN_THIS_OPTIMIZER | TOCSIN_STATE_IN_MODEL,
+                                 .digest = {.sum = ++script->random, .exclusive = script->random},
+                                 .statistics = {.absmax = 1, .sum_squares = 1}};
+    tocsin_trace_emit(script->writer, &event);
+}
+
+static void open_script(struct script *script, const char *directory)
+{
+    tocsin_trace_writer_options options = {.struct_bytes = sizeof options, .directory = directory};
+    assert_int_equal(tocsin_trace_writer_open(&options, &script->writer, NULL), TOCSIN_OK);
+    tocsin_trace_writer *writer = script->writer;
+#define STRING(text) tocsin_trace_define_string(writer, text, strlen(text))
+    script->zero_grad = tocsin_trace_define_function(writer, "torch.optim.adam.Adam.zero_grad",
+                                                     TOCSIN_ROLE_ZERO_GRAD);
+    script->backward =
+        tocsin_trace_define_function(writer, "torch.Tensor.backward", TOCSIN_ROLE_BACKWARD);
+    script->step = tocsin_trace_define_function(writer, "torch.optim.adam.Adam.step",
+                                                TOCSIN_ROLE_OPTIMIZER_STEP);
+    script->site = tocsin_trace_define_site(writer, "train.py", 7, "main");
+    script->lr = STRING("self.lr");
+    script->type = STRING("self.type");
+    script->adam = STRING("Adam");
+    script->data = STRING("data");
+    script->grad = STRING("grad");
+    script->key_micro = STRING("micro_step");
+    script->key_step = STRING("step");
+    script->weight = tocsin_trace_define_variable(writer, "fc.weight", TOCSIN_VARIABLE_PARAMETER,
+                                                  "torch.nn.parameter.Parameter");
+    int64_t size = 4;
+    script->shape = tocsin_trace_define_shape(writer, 1, &size);
+#undef STRING
+}
+
+/* A run of `steps` steps of a healthy loop. */
+static void write_run(const char *directory, int steps, uint64_t seed)
+{
+    struct script script = {.random = seed};
+    assert_int_equal(mkdir(directory, 0755), 0);
+    tocsin_run_description description = {.cwd = "/", .host = "here", .mode = "record"};
+    assert_int_equal(tocsin_run_describe(directory, &description, NULL), TOCSIN_OK);
+    open_script(&script, directory);
+    for (int64_t i = 0; i < steps; ++i) {
+        emit_meta(&script, script.key_step, i);
+        emit_meta(&script, script.key_micro, 0);
+        leave(&script, script.zero_grad, enter(&script, script.zero_grad));
+        leave(&script, script.backward, enter(&script, script.backward));
+        emit_meta(&script, script.key_micro, 1);
+        uint64_t call = enter(&script, script.step);
+        emit_state(&script, script.grad, TOCSIN_MOMENT_ENTER);
+        emit_state(&script, script.data, TOCSIN_MOMENT_ENTER);
+        emit_state(&script, script.data, TOCSIN_MOMENT_EXIT);
+        leave(&script, script.step, call);
+    }
+    assert_int_equal(tocsin_trace_writer_close(script.writer, NULL), TOCSIN_OK);
+}
+
+struct runs {
+    char directory[64];
+    char paths[3][96];
+};
+
+static int make_runs(void **state)
+{
+    struct runs *runs = calloc(1, sizeof *runs);
+    char directory[] = "/tmp/tocsin-infer-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    memcpy(runs->directory, directory, sizeof directory);
+    for (int i = 0; i < 3; ++i) {
+        snprintf(runs->paths[i], sizeof runs->paths[i], "%s/run%d", directory, i);
+        write_run(runs->paths[i], 4 + i, (uint64_t)i * 1000);
+    }
+    *state = runs;
+    return 0;
+}
+
+static int remove_runs(void **state)
+{
+    struct runs *runs = *state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", runs->directory);
+    int status = system(command);
+    free(runs);
+    return status;
+}
+
+/* The set as its file's text. */
+static char *infer_text(struct runs *runs, const int *order, size_t count, unsigned threads)
+{
+    const char *directories[3];
+    for (size_t i = 0; i < count; ++i)
+        directories[i] = runs->paths[order[i]];
+    tocsin_infer_options options = {.struct_bytes = sizeof options, .threads = threads};
+    tocsin_invariant_set *set;
+    tocsin_infer_summary summary;
+    tocsin_error error = {0};
+    tocsin_status status = tocsin_infer(directories, count, &options, &set, &summary, &error);
+    assert_string_equal(error.message, "");
+    assert_int_equal(status, TOCSIN_OK);
+    assert_int_equal(summary.kept, tocsin_invariants_count(set));
+    assert_int_equal(summary.kept + summary.dropped, summary.hypotheses);
+    assert_true(summary.events > 0 && summary.instances > 0);
+    char path[128];
+    snprintf(path, sizeof path, "%s/inv.jsonl", runs->directory);
+    assert_int_equal(tocsin_invariants_save(set, path, 1, NULL), TOCSIN_OK);
+    tocsin_invariants_free(set);
+    tocsin_string content = {0};
+    assert_int_equal(tocsin_file_load(path, 1 << 20, &content, NULL), TOCSIN_OK);
+    return content.text;
+}
+
+static void order_of_runs_and_threads_have_no_influence(void **state)
+{
+    static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 2, 0}};
+    char *first = infer_text(*state, orders[0], 3, 1);
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(orders); ++i) {
+        char *other = infer_text(*state, orders[i], 3, 3);
+        assert_string_equal(first, other);
+        tocsin_free(other);
+    }
+    tocsin_free(first);
+}
+
+static void a_healthy_loop_teaches_its_laws(void **state)
+{
+    static const int order[] = {0, 1};
+    char *text = infer_text(*state, order, 2, 0);
+    assert_non_null(strstr(text, "zero_grad"));
+    assert_non_null(strstr(text, "data changes"));
+    assert_non_null(strstr(text, "gradient present"));
+    assert_non_null(strstr(text, "belongs to the model"));
+    tocsin_free(text);
+}
+
+static void wrong_arguments_are_refused(void **state)
+{
+    struct runs *runs = *state;
+    tocsin_invariant_set *set = (void *)runs;
+    tocsin_error error;
+    assert_int_equal(tocsin_infer(NULL, 0, NULL, &set, NULL, &error), TOCSIN_E_ARGUMENT);
+    assert_null(set);
+    const char *missing[] = {runs->paths[0], "/nonexistent/run"};
+    assert_int_equal(tocsin_infer(missing, 2, NULL, &set, NULL, &error), TOCSIN_E_NOT_FOUND);
+    assert_null(set);
+    const char *many[TOCSIN_INFER_RUNS_MAX + 1] = {0};
+    assert_int_equal(tocsin_infer(many, TOCSIN_COUNT_OF(many), NULL, &set, NULL, &error),
+                     TOCSIN_E_LIMIT);
+    tocsin_infer_options unknown = {.struct_bytes = 1};
+    assert_int_equal(tocsin_infer(missing, 1, &unknown, &set, NULL, &error), TOCSIN_E_ARGUMENT);
+}
+
+/* ---- tables -------------------------------------------------------------------------------- */
+
+struct dropped {
+    size_t count;
+    char last[256];
+};
+
+static void note_dropped(void *context, const char *relation, const char *sentence,
+                         const char *reason)
+{
+    struct dropped *dropped = context;
+    ++dropped->count;
+    assert_true(relation[0] != 0 && sentence[0] != 0);
+    snprintf(dropped->last, sizeof dropped->last, "%s", reason);
+}
+
+/* Two callables with the same instances: the one by name and the one by role. */
+static void a_role_speaks_for_its_function(void **state)
+{
+    (void)state;
+    tocsin_invariant_set *set;
+    assert_int_equal(tocsin_invariants_new(&set, NULL), TOCSIN_OK);
+    tocsin_vocabulary *vocabulary = tocsin_invariants_vocabulary(set);
+    examples_writer writer = {.examples = {.vocabulary = vocabulary}};
+    tocsin_fact_key fact_key = {.predicate = TOCSIN_PREDICATE_CALLS,
+                                .role = TOCSIN_ROLE_OPTIMIZER_STEP};
+    tocsin_fact fact = tocsin_fact_of(vocabulary, &fact_key);
+    tocsin_population_key by_role = {.kind = TOCSIN_POPULATION_CALL, .role = TOCSIN_ROLE_SCALER};
+    tocsin_population_key by_name = {.kind = TOCSIN_POPULATION_CALL};
+    by_name.name = tocsin_symbol_of(vocabulary, "torch.amp.GradScaler.step");
+    tocsin_population populations[] = {tocsin_population_of(vocabulary, &by_name),
+                                       tocsin_population_of(vocabulary, &by_role)};
+    for (size_t p = 0; p < 2; ++p) {
+        writer.population = populations[p];
+        for (uint32_t run = 0; run < 2; ++run)
+            assert_int_equal(write_example(&writer, run, "meta.stage=training", fact), TOCSIN_OK);
+    }
+    struct dropped dropped = {0};
+    tocsin_infer_options options = {
+        .struct_bytes = sizeof options, .dropped = note_dropped, .context = &dropped};
+    tocsin_infer_summary summary = {0};
+    assert_int_equal(tocsin_learn(&writer.examples, 2, &options, set, &summary, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_invariants_count(set), 1);
+    assert_int_equal(tocsin_invariants_get(set, 0)->population, populations[1]);
+    assert_int_equal(dropped.count, 1);
+    assert_string_equal(dropped.last, "the same is said of the function's role");
+    tocsin_examples_free(&writer.examples);
+    tocsin_invariants_free(set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(order_of_runs_and_threads_have_no_influence, make_runs,
+                                        remove_runs),
+        cmocka_unit_test_setup_teardown(a_healthy_loop_teaches_its_laws, make_runs, remove_runs),
+        cmocka_unit_test_setup_teardown(wrong_arguments_are_refused, make_runs, remove_runs),
+        cmocka_unit_test(a_role_speaks_for_its_function),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
