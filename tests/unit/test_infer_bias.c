@@ -1,0 +1,183 @@
+/* Which statements are worth claiming, and what clauses may speak of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "infer_examples.h"
+
+static tocsin_vocabulary *vocabulary;
+
+static int make_vocabulary(void **state)
+{
+    (void)state;
+    return tocsin_vocabulary_new(&vocabulary, NULL);
+}
+
+static int free_vocabulary(void **state)
+{
+    (void)state;
+    tocsin_vocabulary_free(vocabulary);
+    return 0;
+}
+
+static tocsin_symbol symbol(const char *text)
+{
+    return text == NULL ? 0 : tocsin_symbol_of(vocabulary, text);
+}
+
+static tocsin_population population(uint8_t kind, uint8_t role, const char *name)
+{
+    tocsin_population_key key = {.kind = kind, .role = role, .name = symbol(name)};
+    return tocsin_population_of(vocabulary, &key);
+}
+
+static tocsin_scalar scalar(const char *text)
+{
+    tocsin_scalar scalar;
+    assert_int_equal(parse_scalar(vocabulary, text, &scalar), TOCSIN_OK);
+    return scalar;
+}
+
+static tocsin_drop order(uint8_t role, uint8_t before)
+{
+    tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_FOLLOWS, .role = before};
+    return tocsin_bias_of_fact(vocabulary, population(TOCSIN_POPULATION_REPEATED_CALL, role, NULL),
+                               tocsin_fact_of(vocabulary, &key));
+}
+
+static void order_is_that_of_the_loop(void **state)
+{
+    (void)state;
+    assert_int_equal(order(TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_ZERO_GRAD), TOCSIN_DROP_KEPT);
+    assert_int_equal(order(TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_ZERO_GRAD), TOCSIN_DROP_KEPT);
+    assert_int_equal(order(TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_CLIP_GRAD), TOCSIN_DROP_KEPT);
+    assert_int_equal(order(TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_CLIP_GRAD),
+                     TOCSIN_DROP_UNSTABLE_ORDER);
+    assert_int_equal(order(TOCSIN_ROLE_LOSS, TOCSIN_ROLE_BACKWARD), TOCSIN_DROP_UNSTABLE_ORDER);
+    assert_int_equal(order(TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_LOSS), TOCSIN_DROP_UNSTABLE_ORDER);
+}
+
+static tocsin_drop calls(uint8_t role, const char *caller, uint8_t callee_role, const char *callee)
+{
+    tocsin_fact_key key = {
+        .predicate = TOCSIN_PREDICATE_CALLS, .role = callee_role, .name = symbol(callee)};
+    return tocsin_bias_of_fact(vocabulary, population(TOCSIN_POPULATION_CALL, role, caller),
+                               tocsin_fact_of(vocabulary, &key));
+}
+
+static void containment_is_of_the_library_and_of_verbs(void **state)
+{
+    (void)state;
+    assert_int_equal(calls(0, "torch.nn.functional.linear", 0, "torch._C._nn.linear"),
+                     TOCSIN_DROP_KEPT);
+    assert_int_equal(calls(0, "model.Net.forward", 0, "torch.relu"), TOCSIN_DROP_ARCHITECTURE);
+    assert_int_equal(calls(0, "torch.nn.modules.container.Sequential.forward", 0, "torch.relu"),
+                     TOCSIN_DROP_ARCHITECTURE);
+    assert_int_equal(calls(0, "torch.optim.adam.Adam.step", 0, "torch.add"),
+                     TOCSIN_DROP_OPTIMIZER_INTERNAL);
+    assert_int_equal(calls(TOCSIN_ROLE_OPTIMIZER_STEP, NULL, 0, "torch.add"),
+                     TOCSIN_DROP_OPTIMIZER_INTERNAL);
+    assert_int_equal(calls(TOCSIN_ROLE_SCALER, NULL, TOCSIN_ROLE_OPTIMIZER_STEP, NULL),
+                     TOCSIN_DROP_KEPT);
+    assert_int_equal(calls(0, "torch.amp.GradScaler.step", 0, "torch.optim.adam.Adam.step"),
+                     TOCSIN_DROP_ARCHITECTURE);
+}
+
+static tocsin_drop argument(const char *field, const char *value)
+{
+    tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_ARGUMENT_IS, .name = symbol(field)};
+    key.value = scalar(value);
+    tocsin_fact fact = tocsin_fact_of(vocabulary, &key);
+    assert_true(tocsin_bias_wants_contrast(vocabulary, fact));
+    return tocsin_bias_of_fact(
+        vocabulary, population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, "torch.dropout"), fact);
+}
+
+static void arguments_are_flags_words_and_off(void **state)
+{
+    (void)state;
+    assert_int_equal(argument("arg.training", "False"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("arg.reduction", "mean"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("arg.p", "0"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("arg.p", "3"), TOCSIN_DROP_MAGNITUDE);
+    assert_int_equal(argument("arg.input.dtype", "float32"), TOCSIN_DROP_DATA_FLOW);
+    assert_int_equal(argument("arg.input.requires_grad", "True"), TOCSIN_DROP_DATA_FLOW);
+    tocsin_literal tenth = {.kind = TOCSIN_VALUE_FLOAT, .real = 0.1};
+    tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_ARGUMENT_IS, .name = symbol("arg.p")};
+    key.value = tocsin_scalar_of(vocabulary, &tenth);
+    assert_int_equal(
+        tocsin_bias_of_fact(vocabulary,
+                            population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, "torch.dropout"),
+                            tocsin_fact_of(vocabulary, &key)),
+        TOCSIN_DROP_MAGNITUDE);
+}
+
+static bool allows(tocsin_population of, const char *name, const char *value)
+{
+    tocsin_field field = {.name = symbol(name), .a = scalar(value)};
+    field.b = field.a;
+    return tocsin_bias_allows_field(vocabulary, of, &field);
+}
+
+static void clauses_speak_of_what_carries_over(void **state)
+{
+    (void)state;
+    tocsin_population output = population(TOCSIN_POPULATION_CALL_OUTPUT, 0, "torch.add");
+    tocsin_population arguments = population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, "torch.add");
+    assert_true(allows(output, "arg.input.dtype", "float32"));
+    assert_true(allows(output, "arg.input.ndim", "2"));
+    assert_true(allows(output, "meta.world_size", "2"));
+    assert_false(allows(output, "arg.size", "2"));
+    assert_false(allows(output, "self.groups", "2"));
+    assert_false(allows(output, "meta.rank", "0"));
+    assert_false(allows(output, "var.shape", "[2]"));
+    tocsin_literal opaque = {.kind = TOCSIN_VALUE_STRING, .text = "an int"};
+    tocsin_field large = {.name = symbol("arg.size"), .a = tocsin_scalar_of(vocabulary, &opaque)};
+    large.b = large.a;
+    assert_false(tocsin_bias_allows_field(vocabulary, output, &large));
+    assert_false(allows(arguments, "arg.input.dtype", "float32"));
+    assert_true(allows(arguments, "self.training", "True"));
+    assert_false(tocsin_bias_allows_constant(vocabulary, symbol("var.name"), scalar("w")));
+}
+
+static void context_is_kept_where_precision_and_mode_matter(void **state)
+{
+    (void)state;
+    tocsin_population output = population(TOCSIN_POPULATION_CALL_OUTPUT, 0, "torch.add");
+    tocsin_population arguments = population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, "torch.add");
+    tocsin_population step =
+        population(TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_OPTIMIZER_STEP, NULL);
+    tocsin_population backward =
+        population(TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_BACKWARD, NULL);
+    assert_true(tocsin_bias_is_context(vocabulary, output, symbol("arg.input.dtype")));
+    assert_true(tocsin_bias_is_context(vocabulary, arguments, symbol("meta.autocast")));
+    assert_false(tocsin_bias_is_context(vocabulary, arguments, symbol("arg.input.dtype")));
+    assert_true(tocsin_bias_is_context(vocabulary, backward, symbol("meta.first_micro")));
+    /* An update without any backward must stay judged. */
+    assert_false(tocsin_bias_is_context(vocabulary, step, symbol("meta.first_micro")));
+}
+
+static void every_reason_has_words(void **state)
+{
+    (void)state;
+    for (int drop = TOCSIN_DROP_KEPT + 1; drop < TOCSIN_DROP_COUNT; ++drop)
+        assert_true(strlen(tocsin_drop_reason((tocsin_drop)drop)) > 10);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_vocabulary, free_vocabulary)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(order_is_that_of_the_loop),
+        TEST(containment_is_of_the_library_and_of_verbs),
+        TEST(arguments_are_flags_words_and_off),
+        TEST(clauses_speak_of_what_carries_over),
+        TEST(context_is_kept_where_precision_and_mode_matter),
+        TEST(every_reason_has_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
