@@ -58,11 +58,6 @@ typedef struct limb_table {
 
 /* ---- words --------------------------------------------------------------------------------- */
 
-static size_t limb_count_of(tocsin_encoding encoding)
-{
-    return encoding <= TOCSIN_ENCODING_BF16 ? 2 : 3;
-}
-
 static void split_weights(limb_table *table, const uint64_t *weights, size_t count,
                           size_t limb_count)
 {
@@ -270,15 +265,6 @@ AVX2_INLINE void add_step(vector_tally *tally, __m256i products[LIMBS_MAX],
 
 /* ---- one tile ------------------------------------------------------------------------------- */
 
-static size_t step_bytes_of(tocsin_encoding encoding)
-{
-    if (encoding == TOCSIN_ENCODING_BYTE)
-        return TOCSIN_LANES;
-    if (encoding <= TOCSIN_ENCODING_BF16 || encoding == TOCSIN_ENCODING_F16_PAIR)
-        return TOCSIN_LANES * 2;
-    return encoding <= TOCSIN_ENCODING_F32 ? TOCSIN_LANES * 4 : TOCSIN_LANES * 8;
-}
-
 AVX2_INLINE __m256i widen_counts(__m256i counts)
 {
     __m256i low = _mm256_and_si256(counts, _mm256_set1_epi64x(0xffffffff));
@@ -294,12 +280,12 @@ AVX2_INLINE bool is_finite(const vector_tally *tally)
     return _mm256_testz_si256(above, above);
 }
 
-/* Add `byte_count` contiguous bytes and set `*value` to the polynomial of the tile before its own
- * weight. Without `masked` all floats are taken for finite; returns false, with nothing added, when
+/* Add the rows of a tile and set `*value` to the polynomial of the tile before its own weight.
+ * Without `masked` all floats are taken for finite; returns false, with nothing added, when
  * they are not. */
-AVX2_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, size_t byte_count,
-                          const uint64_t *limbs, tocsin_encoding encoding, size_t step_bytes,
-                          size_t limb_count, bool masked, uint64_t *value)
+AVX2_INLINE bool add_tile(vector_tally *total, const tocsin_tile_rows *rows, const uint64_t *limbs,
+                          tocsin_encoding encoding, size_t step_bytes, size_t limb_count,
+                          bool masked, uint64_t *value)
 {
     const size_t word_bytes = encoding <= TOCSIN_ENCODING_BF16 ? step_bytes / TOCSIN_LANES : 4;
     const size_t step_limbs = step_bytes / word_bytes * limb_count;
@@ -309,14 +295,16 @@ AVX2_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, size_
         products[i] = _mm256_setzero_si256();
     tally.nan = tally.non_finite = tally.zero = _mm256_setzero_si256();
 
-    for (; byte_count >= step_bytes; byte_count -= step_bytes) {
-        add_step(&tally, products, bytes, limbs, encoding, step_bytes, masked);
-        bytes += step_bytes;
-        limbs += step_limbs;
+    for (size_t i = 0; i < rows->row_count; ++i) {
+        const unsigned char *bytes = rows->base + rows->offsets[i * rows->pitch];
+        const unsigned char *end = bytes + rows->row_bytes / step_bytes * step_bytes;
+        for (; bytes < end; bytes += step_bytes, limbs += step_limbs)
+            add_step(&tally, products, bytes, limbs, encoding, step_bytes, masked);
     }
-    if (byte_count > 0) {
+    if (rows->row_bytes % step_bytes > 0) { /* then there is one row */
+        size_t rest = rows->row_bytes % step_bytes;
         alignas(32) unsigned char padded[STEP_BYTES_MAX] = {0};
-        memcpy(padded, bytes, byte_count);
+        memcpy(padded, rows->base + rows->row_bytes - rest, rest);
         add_step(&tally, products, padded, limbs, encoding, step_bytes, masked);
     }
     if (!masked && !is_finite(&tally))
@@ -329,11 +317,8 @@ AVX2_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, size_
     return true;
 }
 
-typedef uint64_t tile_function(vector_tally *total, const unsigned char *bytes, size_t byte_count,
-                               const uint64_t *limbs);
-
-/* X(encoding, bytes of a step, limbs, floats that may be taken for finite at first) */
-#define TILE_TABLE(X)                                                                              \
+/* X(encoding, bytes of a step, limbs, is_hopeful) */
+#define WALK_TABLE(X)                                                                              \
     X(BYTE, 16, 2, false)                                                                          \
     X(I16, 32, 2, false)                                                                           \
     X(U16, 32, 2, false)                                                                           \
@@ -347,43 +332,28 @@ typedef uint64_t tile_function(vector_tally *total, const unsigned char *bytes, 
     X(U64, 128, 3, false)                                                                          \
     X(F64, 128, 3, false)
 
-#define X(name, step_bytes, limb_count, is_hopeful)                                                \
-    AVX2 static uint64_t add_tile_##name(vector_tally *total, const unsigned char *bytes,          \
-                                         size_t byte_count, const uint64_t *limbs)                 \
-    {                                                                                              \
-        uint64_t value = 0;                                                                        \
-        if (!is_hopeful || !add_tile(total, bytes, byte_count, limbs, TOCSIN_ENCODING_##name,      \
-                                     step_bytes, limb_count, false, &value))                       \
-            (void)add_tile(total, bytes, byte_count, limbs, TOCSIN_ENCODING_##name, step_bytes,    \
-                           limb_count, true, &value);                                              \
-        return value;                                                                              \
-    }
-TILE_TABLE(X)
-#undef X
-
-static tile_function *const tile_functions[TOCSIN_ENCODING_COUNT] = {
-#define X(name, step_bytes, limb_count, is_hopeful) [TOCSIN_ENCODING_##name] = add_tile_##name,
-    TILE_TABLE(X)
-#undef X
-};
-
 /* ---- all tiles ------------------------------------------------------------------------------ */
 
-static void count_bytes(uint64_t histograms[4][256], const unsigned char *bytes, size_t count)
+/* Two bytes at a time from two histograms, so that equal neighbours do not wait for each other's
+ * store. */
+static void count_rows(tocsin_tally *tally, const tocsin_tile_rows *rows)
 {
-    size_t i = 0;
-    /* Four histograms, so that equal neighbours do not wait for each other's store. */
-    for (; i + 4 <= count; i += 4) {
-        ++histograms[0][bytes[i]];
-        ++histograms[1][bytes[i + 1]];
-        ++histograms[2][bytes[i + 2]];
-        ++histograms[3][bytes[i + 3]];
+    uint64_t odd[256] = {0};
+    for (size_t i = 0; i < rows->row_count; ++i) {
+        const unsigned char *bytes = rows->base + rows->offsets[i * rows->pitch];
+        size_t k = 0;
+        for (; k + 2 <= rows->row_bytes; k += 2) {
+            ++tally->histogram[bytes[k]];
+            ++odd[bytes[k + 1]];
+        }
+        if (k < rows->row_bytes)
+            ++tally->histogram[bytes[k]];
     }
-    for (; i < count; ++i)
-        ++histograms[0][bytes[i]];
+    for (size_t value = 0; value < 256; ++value)
+        tally->histogram[value] += odd[value];
 }
 
-AVX2 static void vector_tally_store(const vector_tally *from, tocsin_tally *to,
+AVX2_INLINE void vector_tally_store(const vector_tally *from, tocsin_tally *to,
                                     tocsin_encoding encoding, uint64_t padding)
 {
     uint64_t high = horizontal_sum(from->high_sum);
@@ -396,7 +366,8 @@ AVX2 static void vector_tally_store(const vector_tally *from, tocsin_tally *to,
         to->exclusive ^= words[i];
     to->nan_count = horizontal_sum(from->nan);
     to->inf_count = horizontal_sum(from->non_finite) - to->nan_count;
-    to->zero_count = horizontal_sum(from->zero) - padding;
+    if (encoding != TOCSIN_ENCODING_BYTE)
+        to->zero_count = horizontal_sum(from->zero) - padding;
 
     bool is_float = encoding == TOCSIN_ENCODING_F32 || encoding == TOCSIN_ENCODING_F16 ||
                     encoding == TOCSIN_ENCODING_BF16 || encoding == TOCSIN_ENCODING_F16_PAIR;
@@ -414,41 +385,44 @@ AVX2 static void vector_tally_store(const vector_tally *from, tocsin_tally *to,
         _mm256_storeu_pd(to->lanes + i * 4, from->lanes[i]);
 }
 
-AVX2 void tocsin_digest_walk_avx2(tocsin_walk *walk, tocsin_tally *tally)
+/* The tally is a local variable, so that it stays in registers or is spilled in whole vectors.
+ * `is_hopeful`: floats that may be taken for finite at first. */
+AVX2_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encoding encoding,
+                          size_t step_bytes, size_t limb_count, bool is_hopeful)
 {
-    const tocsin_encoding encoding = (tocsin_encoding)walk->layout->encoding;
-    const size_t bytes = walk->layout->bytes;
-    const size_t step_bytes = step_bytes_of(encoding);
     const size_t component_bytes = step_bytes / TOCSIN_LANES;
-    tile_function *add = tile_functions[encoding];
     alignas(32) unsigned char staged[TOCSIN_TILE_WORDS * 4];
-    uint64_t histograms[4][256];
     limb_table table;
     split_weights(&table, walk->weights, walk->tile_element_count * walk->layout->words_per_element,
-                  limb_count_of(encoding));
-    if (encoding == TOCSIN_ENCODING_BYTE)
-        memset(histograms, 0, sizeof histograms);
-
-    vector_tally total;
-    memset(&total, 0, sizeof total);
+                  limb_count);
+    vector_tally total = {0};
     uint64_t padding = 0;
     tocsin_tile tile;
     while (tocsin_walk_next(walk, &tile)) {
-        const unsigned char *elements = tocsin_tile_gather(walk, &tile, staged);
-        size_t byte_count = tile.element_count * bytes;
-        uint64_t value = add(&total, elements, byte_count, table.limbs);
+        tocsin_tile_rows rows = tocsin_tile_rows_of(walk, &tile, step_bytes, staged);
+        uint64_t value;
+        if (!is_hopeful ||
+            !add_tile(&total, &rows, table.limbs, encoding, step_bytes, limb_count, false, &value))
+            (void)add_tile(&total, &rows, table.limbs, encoding, step_bytes, limb_count, true,
+                           &value);
         tally->polynomial = m61_add(tally->polynomial, m61_mul(value, tile.weight));
-        padding += (step_bytes - byte_count % step_bytes) % step_bytes / component_bytes;
+        padding += (step_bytes - rows.row_bytes % step_bytes) % step_bytes / component_bytes;
         if (encoding == TOCSIN_ENCODING_BYTE)
-            count_bytes(histograms, elements, byte_count);
-    }
-    if (encoding == TOCSIN_ENCODING_BYTE) {
-        padding = 0;
-        for (size_t i = 0; i < 256; ++i)
-            tally->histogram[i] =
-                histograms[0][i] + histograms[1][i] + histograms[2][i] + histograms[3][i];
+            count_rows(tally, &rows);
     }
     vector_tally_store(&total, tally, encoding, padding);
+}
+
+AVX2 void tocsin_digest_walk_avx2(tocsin_walk *walk, tocsin_tally *tally)
+{
+    switch ((tocsin_encoding)walk->layout->encoding) {
+#define X(name, step_bytes, limb_count, is_hopeful)                                                \
+    case TOCSIN_ENCODING_##name:                                                                   \
+        add_walk(walk, tally, TOCSIN_ENCODING_##name, step_bytes, limb_count, is_hopeful);         \
+        break;
+        WALK_TABLE(X)
+#undef X
+    }
 }
 
 bool tocsin_digest_avx2_is_supported(void)

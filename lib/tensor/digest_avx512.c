@@ -135,6 +135,12 @@ AVX512_INLINE void add_any(vector_tally *tally, __m512 values)
     add_finite(tally, _mm512_maskz_mov_ps(finite, values));
 }
 
+AVX512_INLINE __m512d load_doubles(const unsigned char *floats)
+{
+    __m256i bits = _mm256_loadu_si256((const __m256i *)(const void *)floats);
+    return _mm512_cvtps_pd(_mm256_castsi256_ps(bits));
+}
+
 AVX512_INLINE void add_step(vector_tally *tally, limb_products *products,
                             const unsigned char *bytes, const uint64_t *limbs,
                             tocsin_encoding encoding, bool masked)
@@ -157,8 +163,8 @@ AVX512_INLINE void add_step(vector_tally *tally, limb_products *products,
         add_any(tally, values);
     } else if (encoding == TOCSIN_ENCODING_F32) {
         add_magnitudes(tally, values);
-        add_squares(tally, _mm512_cvtps_pd(_mm256_loadu_ps((const float *)(const void *)bytes)),
-                    _mm512_cvtps_pd(_mm256_loadu_ps((const float *)(const void *)(bytes + 32))));
+        __asm__("" : "+r"(bytes)); /* clang would join these loads to the one above, scalarly */
+        add_squares(tally, load_doubles(bytes), load_doubles(bytes + 32));
     } else {
         add_finite(tally, values);
     }
@@ -171,10 +177,10 @@ AVX512_INLINE bool is_finite(const vector_tally *tally)
             _mm512_fpclass_pd_mask(tally->lanes[1], CLASS_NAN | CLASS_INFINITY)) == 0;
 }
 
-/* Add `byte_count` contiguous bytes and set `*value` to the polynomial of the tile before its own
- * weight. Without `masked` all floats are taken for finite; returns false, with nothing added, when
+/* Add the rows of a tile and set `*value` to the polynomial of the tile before its own weight.
+ * Without `masked` all floats are taken for finite; returns false, with nothing added, when
  * they are not. */
-AVX512_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, size_t byte_count,
+AVX512_INLINE bool add_tile(vector_tally *total, const tocsin_tile_rows *rows,
                             const uint64_t *limbs, tocsin_encoding encoding, bool masked,
                             uint64_t *value)
 {
@@ -184,14 +190,16 @@ AVX512_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, siz
     limb_products products = {{none, none}, {none, none}, {none, none}};
     vector_tally tally = *total;
     tally.nonzero = none;
-    for (; byte_count >= step_bytes; byte_count -= step_bytes) {
-        add_step(&tally, &products, bytes, limbs, encoding, masked);
-        bytes += step_bytes;
-        limbs += STEP_LIMBS;
+    for (size_t i = 0; i < rows->row_count; ++i) {
+        const unsigned char *bytes = rows->base + rows->offsets[i * rows->pitch];
+        const unsigned char *end = bytes + rows->row_bytes / step_bytes * step_bytes;
+        for (; bytes < end; bytes += step_bytes, limbs += STEP_LIMBS)
+            add_step(&tally, &products, bytes, limbs, encoding, masked);
     }
-    if (byte_count > 0) {
+    if (rows->row_bytes % step_bytes > 0) { /* then there is one row */
+        size_t rest = rows->row_bytes % step_bytes;
         alignas(64) unsigned char padded[STEP_WORDS * 4] = {0};
-        memcpy(padded, bytes, byte_count);
+        memcpy(padded, rows->base + rows->row_bytes - rest, rest);
         add_step(&tally, &products, padded, limbs, encoding, masked);
     }
     if (!masked && !is_finite(&tally))
@@ -204,31 +212,7 @@ AVX512_INLINE bool add_tile(vector_tally *total, const unsigned char *bytes, siz
     return true;
 }
 
-AVX512_INLINE uint64_t add_float_tile(vector_tally *total, const unsigned char *bytes,
-                                      size_t byte_count, const uint64_t *limbs,
-                                      tocsin_encoding encoding)
-{
-    uint64_t value;
-    if (!add_tile(total, bytes, byte_count, limbs, encoding, false, &value))
-        (void)add_tile(total, bytes, byte_count, limbs, encoding, true, &value);
-    return value;
-}
-
-AVX512 static uint64_t add_tile_of(vector_tally *total, const unsigned char *bytes,
-                                   size_t byte_count, const uint64_t *limbs,
-                                   tocsin_encoding encoding)
-{
-    switch (encoding) {
-    case TOCSIN_ENCODING_F32:
-        return add_float_tile(total, bytes, byte_count, limbs, TOCSIN_ENCODING_F32);
-    case TOCSIN_ENCODING_BF16:
-        return add_float_tile(total, bytes, byte_count, limbs, TOCSIN_ENCODING_BF16);
-    default:
-        return add_float_tile(total, bytes, byte_count, limbs, TOCSIN_ENCODING_F16);
-    }
-}
-
-AVX512 static void vector_tally_store(const vector_tally *from, tocsin_tally *to,
+AVX512_INLINE void vector_tally_store(const vector_tally *from, tocsin_tally *to,
                                       uint64_t component_count)
 {
     alignas(64) uint32_t words[STEP_WORDS];
@@ -245,29 +229,42 @@ AVX512 static void vector_tally_store(const vector_tally *from, tocsin_tally *to
     _mm512_storeu_pd(to->lanes + 8, from->lanes[1]);
 }
 
-AVX512 void tocsin_digest_walk_avx512(tocsin_walk *walk, tocsin_tally *tally)
+/* The tally is a local variable, so that it stays in registers or is spilled in whole vectors. */
+AVX512_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encoding encoding)
 {
-    const tocsin_encoding encoding = (tocsin_encoding)walk->layout->encoding;
-    if (encoding != TOCSIN_ENCODING_F32 && encoding != TOCSIN_ENCODING_BF16 &&
-        encoding != TOCSIN_ENCODING_F16) {
-        tocsin_digest_walk_avx2(walk, tally);
-        return;
-    }
-    const size_t bytes = walk->layout->bytes;
+    const bool is_wide = encoding == TOCSIN_ENCODING_F32;
     alignas(64) unsigned char staged[TOCSIN_TILE_WORDS * 4];
     limb_table table;
     split_weights(&table, walk->weights, walk->tile_element_count * walk->layout->words_per_element,
-                  encoding == TOCSIN_ENCODING_F32 ? WIDE_SPLIT : NARROW_SPLIT);
-    vector_tally total;
-    memset(&total, 0, sizeof total);
+                  is_wide ? WIDE_SPLIT : NARROW_SPLIT);
+    vector_tally total = {0};
     tocsin_tile tile;
     while (tocsin_walk_next(walk, &tile)) {
-        const unsigned char *elements = tocsin_tile_gather(walk, &tile, staged);
-        uint64_t value =
-            add_tile_of(&total, elements, tile.element_count * bytes, table.limbs, encoding);
+        tocsin_tile_rows rows =
+            tocsin_tile_rows_of(walk, &tile, STEP_WORDS * (is_wide ? 4 : 2), staged);
+        uint64_t value;
+        if (!add_tile(&total, &rows, table.limbs, encoding, false, &value))
+            (void)add_tile(&total, &rows, table.limbs, encoding, true, &value);
         tally->polynomial = m61_add(tally->polynomial, m61_mul(value, tile.weight));
     }
     vector_tally_store(&total, tally, walk->element_count * walk->layout->components);
+}
+
+AVX512 void tocsin_digest_walk_avx512(tocsin_walk *walk, tocsin_tally *tally)
+{
+    switch ((tocsin_encoding)walk->layout->encoding) {
+    case TOCSIN_ENCODING_F32:
+        add_walk(walk, tally, TOCSIN_ENCODING_F32);
+        break;
+    case TOCSIN_ENCODING_BF16:
+        add_walk(walk, tally, TOCSIN_ENCODING_BF16);
+        break;
+    case TOCSIN_ENCODING_F16:
+        add_walk(walk, tally, TOCSIN_ENCODING_F16);
+        break;
+    default:
+        tocsin_digest_walk_avx2(walk, tally);
+    }
 }
 
 bool tocsin_digest_avx512_is_supported(void)

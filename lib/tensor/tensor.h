@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <tocsin/tensor.h>
 
-#define TOCSIN_TILE_WORDS            512 /* 3 limbs of 8 bytes a word: the table stays in a 32 KiB L1 */
+#define TOCSIN_TILE_WORDS 1024 /* 16 or 24 KiB of limbs: the table stays in L1 */
 #define TOCSIN_LANES                 16
 #define TOCSIN_WORDS_PER_ELEMENT_MAX 4
 
@@ -94,9 +94,20 @@ tocsin_status tocsin_walk_init(tocsin_walk *walk, const tocsin_tensor_view *view
                                tocsin_error *error);
 /* The next tile, in memory order (small strides innermost). False when there is none. */
 bool tocsin_walk_next(tocsin_walk *walk, tocsin_tile *tile);
-/* The elements of a tile as contiguous bytes: where they lie, or copied to `staged`. */
-const unsigned char *tocsin_tile_gather(const tocsin_walk *walk, const tocsin_tile *tile,
-                                        unsigned char staged[TOCSIN_TILE_WORDS * 4]);
+
+/* The elements of a tile as rows of contiguous bytes; row i starts at base + offsets[i * pitch]. */
+typedef struct tocsin_tile_rows {
+    const unsigned char *base;
+    const int64_t *offsets;
+    size_t pitch;
+    size_t row_count;
+    size_t row_bytes; /* a multiple of step_bytes when there is more than one row */
+} tocsin_tile_rows;
+
+/* The tile where it lies, if its rows are whole steps of a kernel; else copied to `staged`. */
+tocsin_tile_rows tocsin_tile_rows_of(const tocsin_walk *walk, const tocsin_tile *tile,
+                                     size_t step_bytes,
+                                     unsigned char staged[TOCSIN_TILE_WORDS * 4]);
 
 /* ---- kernels ------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
  * Invariant: every logical element is in exactly one tile (or stands for all its repetitions),
  * with the weight r^(index of its first word in the contiguous whole), whatever the strides.
  *
- * Cost: O(ndim^2 + min(words, 512)) to prepare, O(1) per tile.
+ * Cost: O(ndim^2 + min(words, 1024)) to prepare, O(1) per tile.
  */
 #include <assert.h>
 #include <string.h>
@@ -386,19 +386,32 @@ static void gather_elements(unsigned char *restrict staged, const unsigned char 
     }
 }
 
-const unsigned char *tocsin_tile_gather(const tocsin_walk *walk, const tocsin_tile *tile,
-                                        unsigned char staged[TOCSIN_TILE_WORDS * 4])
+tocsin_tile_rows tocsin_tile_rows_of(const tocsin_walk *walk, const tocsin_tile *tile,
+                                     size_t step_bytes, unsigned char staged[TOCSIN_TILE_WORDS * 4])
 {
+    static const int64_t no_offset[1] = {0};
     const size_t row = walk->row_element_count;
     const size_t bytes = walk->layout->bytes;
+    tocsin_tile_rows rows = {.base = tile->base,
+                             .offsets = no_offset,
+                             .row_count = 1,
+                             .row_bytes = tile->element_count * bytes};
     if (row >= tile->element_count)
-        return tile->base;
+        return rows;
+    assert(tile->element_count % row == 0);
+    if (row * bytes % step_bytes == 0) {
+        rows.offsets = walk->offsets;
+        rows.pitch = row;
+        rows.row_count = tile->element_count / row;
+        rows.row_bytes = row * bytes;
+        return rows;
+    }
     if (row == 1) {
         gather_elements(staged, tile->base, walk->offsets, tile->element_count, bytes);
-        return staged;
+    } else {
+        for (size_t k = 0; k < tile->element_count; k += row)
+            memcpy(staged + k * bytes, tile->base + walk->offsets[k], row * bytes);
     }
-    assert(tile->element_count % row == 0);
-    for (size_t k = 0; k < tile->element_count; k += row)
-        memcpy(staged + k * bytes, tile->base + walk->offsets[k], row * bytes);
-    return staged;
+    rows.base = staged;
+    return rows;
 }
