@@ -38,10 +38,10 @@ def _internal_prefixes():
     return (os.path.dirname(torch.__file__) + os.sep, here + os.sep, "<frozen ", "<torch")
 
 
-def _resolve(roots, optimizers):
+def _resolve(roots, optimizers, final):
     _place()
     try:
-        return variables.resolve(roots, optimizers)
+        return variables.resolve(roots, optimizers, final)
     except Exception as error:
         variables.report_failure(error)
         raise

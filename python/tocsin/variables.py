@@ -96,29 +96,27 @@ def _has_parameters(module):
     )
 
 
-def _prefix_of(module, models):
-    """ "" for the only model; "model0", "model1" for several. A model keeps its prefix for life."""
-    known = _prefixes.get(module)
-    if known is not None:
-        return known
-    taken = {_prefixes[model] for model in models if model in _prefixes}
-    if not taken and len(models) == 1:
-        prefix = ""
-    else:
-        index = 0 if not taken else 1
-        while f"model{index}" in taken:
-            index += 1
-        prefix = f"model{index}"
-    _prefixes[module] = prefix
-    return prefix
+def _model_prefixes(models):
+    """ "" for the only model; "model0", "model1" for several. A model keeps a prefix it has."""
+    prefixes = {model: _prefixes[model] for model in models if model in _prefixes}
+    first = 1 if prefixes else 0
+    for model in models:
+        if model not in prefixes:
+            free = (f"model{index}" for index in range(first, len(models) + 1))
+            taken = set(prefixes.values())
+            prefixes[model] = "" if len(models) == 1 else next(p for p in free if p not in taken)
+    return prefixes
 
 
-def _root_names(roots):
+def _root_names(roots, final):
     """(prefix, root) of the roots that count: not part of another one. A root without parameters
     (a loss with weights, a metric) goes by its class."""
     roots = [root for root in roots if not _is_contained(root, roots)]
     models = [root for root in roots if _has_parameters(root)]
-    names = [(_prefix_of(model, models), model) for model in models]
+    prefixes = _model_prefixes(models)
+    if final:
+        _prefixes.update(prefixes)
+    names = [(prefixes[model], model) for model in models]
     used = {prefix for prefix, _ in names}
     for root in roots:
         if root in models:
@@ -182,10 +180,12 @@ def _tie(variables):
             first[key] = index
 
 
-def resolve(roots, optimizers):
-    """(variables, modules): tuples as variables.c reads them, and (module, canonical name)."""
+def resolve(roots, optimizers, final):
+    """(variables, modules): tuples as variables.c reads them, and (module, canonical name).
+
+    final: a step is about to be made, so the models have been seen; before, names may change."""
     variables, modules, by_id, names = [], [], {}, set()
-    for prefix, root in _root_names(roots):
+    for prefix, root in _root_names(roots, final):
         for name, module in _walk(root, prefix):
             modules.append((module, name))
             for variable in _of_module(module, name):

@@ -229,7 +229,8 @@ static PyObject *call_resolver(void)
     if (resolver == NULL)
         PyErr_SetString(PyExc_RuntimeError, "no resolver");
     else if (module_list != NULL && optimizers != NULL)
-        result = PyObject_CallFunctionObjArgs(resolver, module_list, optimizers, NULL);
+        result = PyObject_CallFunctionObjArgs(resolver, module_list, optimizers,
+                                              stepped ? Py_True : Py_False, NULL);
     Py_XDECREF(optimizers);
     Py_XDECREF(module_list);
     return result;
@@ -520,6 +521,7 @@ void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimize
     if (point.writer == NULL)
         return;
     if (at_step && moment == TOCSIN_MOMENT_ENTER) {
+        resolved = resolved && stepped; /* names are final from the first step on */
         stepped = true;
         refresh(point.writer);
     }
