@@ -53,25 +53,22 @@ static tocsin_drop bias_of_order(tocsin_population_key population, tocsin_fact_k
     return known ? TOCSIN_DROP_KEPT : TOCSIN_DROP_UNSTABLE_ORDER;
 }
 
+/* Only what every model and every optimizer shares: that some verbs of training contain others, and
+ * what the library's functions and initialisers are made of. */
 static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
                                   tocsin_population_key population, tocsin_fact_key fact)
 {
-    static const uint8_t verbs[] = {TOCSIN_ROLE_BACKWARD,       TOCSIN_ROLE_ZERO_GRAD,
-                                    TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_CLIP_GRAD,
-                                    TOCSIN_ROLE_SCHEDULER_STEP, TOCSIN_ROLE_COLLECTIVE};
+    static const uint8_t verbs[] = {TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_ZERO_GRAD,
+                                    TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_COLLECTIVE};
     const char *caller = tocsin_symbol_text(vocabulary, population.name);
     const char *callee = tocsin_symbol_text(vocabulary, fact.name);
     if (population.role == TOCSIN_ROLE_OPTIMIZER_STEP || starts_with(caller, "torch.optim."))
         return TOCSIN_DROP_OPTIMIZER_INTERNAL;
-    if (is_one_of(fact.role, verbs, sizeof verbs))
-        return TOCSIN_DROP_KEPT;
-    /* A library function calls what its own code says. A container, a user's module or a role (many
-     * functions) calls what the model is made of. */
     bool library =
-        starts_with(caller, "torch.") && starts_with(callee, "torch.") &&
-        fact.role == TOCSIN_ROLE_NONE && !starts_with(caller, "torch.nn.modules.container.") &&
-        !starts_with(callee, "torch.nn.modules.") && !starts_with(callee, "torch.optim.");
-    return library ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
+        starts_with(caller, "torch.nn.functional.") || starts_with(caller, "torch.nn.init.");
+    if (is_one_of(fact.role, verbs, sizeof verbs))
+        return population.role != fact.role ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
+    return library && starts_with(callee, "torch.") ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
 }
 
 /* A tensor's properties in an argument are what the model feeds the function, and the precision the
@@ -92,9 +89,9 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary, tocsin_
 static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
 {
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
-    if (ends_with(field, ".requires_grad"))
-        return TOCSIN_DROP_DATA_FLOW;
-    return TOCSIN_DROP_KEPT;
+    bool property = ends_with(field, ".requires_grad") ||
+                    (fact.predicate == TOCSIN_PREDICATE_RETURN_IS && ends_with(field, ".ndim"));
+    return property ? TOCSIN_DROP_DATA_FLOW : TOCSIN_DROP_KEPT;
 }
 
 tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_population population,

@@ -305,6 +305,8 @@ static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothe
     *hypothesis = (tocsin_hypothesis){
         .drop = (tocsin_drop)table->drops.items[fact],
         .invariant = {.population = table->population, .fact = table->facts.items[fact]}};
+    if (hypothesis->drop == TOCSIN_DROP_KEPT && table->internal)
+        hypothesis->drop = TOCSIN_DROP_OPTIMIZER_INTERNAL;
     if (hypothesis->drop == TOCSIN_DROP_KEPT && table->overflow)
         hypothesis->drop = TOCSIN_DROP_TOO_MANY;
     if (hypothesis->drop == TOCSIN_DROP_KEPT)
@@ -342,6 +344,52 @@ static int compare_hypotheses(const void *a, const void *b, void *vocabulary)
     return tocsin_fact_compare(vocabulary, x->invariant.fact, y->invariant.fact);
 }
 
+static bool same_precondition(const tocsin_precondition *a, const tocsin_precondition *b)
+{
+    bool same = a->count == b->count;
+    for (uint32_t i = 0; i < a->count && same; ++i)
+        same = a->any[i].count == b->any[i].count &&
+               memcmp(a->any[i].clauses, b->any[i].clauses,
+                      a->any[i].count * sizeof(tocsin_clause)) == 0;
+    return same;
+}
+
+/* Does "return.shape equals arg.x.shape" say `fact`, or "return.dtype equals arg.x.dtype" a
+ * constant dtype? Both of one population. */
+static bool says(const tocsin_vocabulary *vocabulary, const tocsin_invariant *strong,
+                 const tocsin_invariant *weak)
+{
+    tocsin_fact_key a = tocsin_fact_get_key(vocabulary, strong->fact);
+    tocsin_fact_key b = tocsin_fact_get_key(vocabulary, weak->fact);
+    const char *a_name = tocsin_symbol_text(vocabulary, a.name);
+    const char *a_dot = strrchr(a_name, '.');
+    if (a.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strong == weak || a_dot == NULL)
+        return false;
+    if (b.predicate == TOCSIN_PREDICATE_RETURN_IS)
+        return a.name == b.name && strcmp(a_dot, ".dtype") == 0 && strong->when.count == 0;
+    if (b.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strcmp(a_dot, ".shape") != 0 ||
+        !same_precondition(&strong->when, &weak->when))
+        return false;
+    const char *b_name = tocsin_symbol_text(vocabulary, b.name);
+    const char *a_other = tocsin_symbol_text(vocabulary, a.other);
+    const char *b_other = tocsin_symbol_text(vocabulary, b.other);
+    size_t stem = strlen(a_other) - strlen(".shape");
+    return strncmp(a_other, b_other, stem) == 0 &&
+           (strcmp(b_other + stem, ".ndim") == 0 || strcmp(b_other + stem, ".shape[0]") == 0) &&
+           strncmp(a_name, b_name, (size_t)(a_dot - a_name) + 1) == 0;
+}
+
+static void drop_said(const tocsin_vocabulary *vocabulary, tocsin_hypothesis *hypotheses,
+                      size_t count)
+{
+    for (size_t weak = 0; weak < count; ++weak)
+        for (size_t strong = 0; strong < count; ++strong)
+            if (hypotheses[weak].drop == TOCSIN_DROP_KEPT &&
+                hypotheses[strong].drop == TOCSIN_DROP_KEPT &&
+                says(vocabulary, &hypotheses[strong].invariant, &hypotheses[weak].invariant))
+                hypotheses[weak].drop = TOCSIN_DROP_IMPLIED;
+}
+
 tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
                                       const tocsin_table *table, uint32_t run_count,
                                       tocsin_arena *arena, tocsin_hypothesis **hypotheses,
@@ -363,6 +411,8 @@ tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
     if (status == TOCSIN_OK && *count > 1)
         qsort_r(*hypotheses, *count, sizeof **hypotheses, compare_hypotheses,
                 (void *)(uintptr_t)vocabulary);
+    if (status == TOCSIN_OK)
+        drop_said(vocabulary, *hypotheses, *count);
     tocsin_arena_free(&judge.scratch);
     return status;
 }

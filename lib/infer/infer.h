@@ -75,7 +75,7 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
 #define TOCSIN_DROP_TABLE(X)                                                                       \
     X(KEPT, "")                                                                                    \
     X(UNSTABLE_ORDER, "order is learned between the steps of the training loop only")              \
-    X(OPTIMIZER_INTERNAL, "what an optimizer calls inside differs between optimizers")             \
+    X(OPTIMIZER_INTERNAL, "works inside an optimizer, clipping or a schedule, which differ")       \
     X(ARCHITECTURE, "what a model calls is its architecture")                                      \
     X(DATA_FLOW, "which tensors meet in a call is the model's data flow")                          \
     X(MAGNITUDE, "a number: a hyper-parameter or a size")                                          \
@@ -87,6 +87,7 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
     X(NO_PRECONDITION, "superficial: no safe precondition")                                        \
     X(ONE_RUN_PRECONDITION, "its precondition was met in one run only")                            \
     X(NOT_STABLE, "not stable over runs: learned from the others, it alarms on one of them")       \
+    X(IMPLIED, "another invariant says it, and more")                                              \
     X(SAID_OF_ROLE, "the same is said of the function's role")                                     \
     X(TOO_MANY, "too many different circumstances")
 
@@ -140,6 +141,7 @@ typedef struct tocsin_cell {
 
 typedef struct tocsin_table {
     tocsin_population population;
+    bool internal;         /* calls of a function that works inside an optimizer or the like */
     bool overflow;         /* a limit was reached: nothing is learned from this table */
     tocsin_intern vectors; /* field vector -> row + 1 */
     TOCSIN_VEC(tocsin_row) rows;
@@ -162,6 +164,9 @@ typedef struct tocsin_examples {
 /* A tocsin_instance_sink; `context` is a tocsin_examples. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_examples_add(void *context, const tocsin_instance *instance,
                                                     tocsin_error *error);
+/* Set `internal` of the tables it is true of (internals.c). */
+TOCSIN_MUST_CHECK tocsin_status tocsin_examples_mark_internal(tocsin_examples *examples,
+                                                              tocsin_error *error);
 void tocsin_examples_free(tocsin_examples *examples);
 
 /* ---- 4. Clauses (clause_table.c) ------------------------------------------------------------ */
@@ -232,7 +237,7 @@ void tocsin_deduction_rows(const tocsin_clause_table *clauses, const tocsin_dedu
 /* Learn from all tables, on `threads` threads, into `set` (whose vocabulary the examples use), and
  * sort it. `options` (nullable) hears of dropped hypotheses, in an order that depends on nothing
  * but the examples. */
-TOCSIN_MUST_CHECK tocsin_status tocsin_learn(const tocsin_examples *examples, uint32_t run_count,
+TOCSIN_MUST_CHECK tocsin_status tocsin_learn(tocsin_examples *examples, uint32_t run_count,
                                              const tocsin_infer_options *options,
                                              tocsin_invariant_set *set,
                                              tocsin_infer_summary *summary, tocsin_error *error);

@@ -113,11 +113,12 @@ static tocsin_status deliver(struct lesson *lesson, const tocsin_infer_options *
     return status;
 }
 
-tocsin_status tocsin_learn(const tocsin_examples *examples, uint32_t run_count,
+tocsin_status tocsin_learn(tocsin_examples *examples, uint32_t run_count,
                            const tocsin_infer_options *options, tocsin_invariant_set *set,
                            tocsin_infer_summary *summary, tocsin_error *error)
 {
     assert(examples->vocabulary == tocsin_invariants_vocabulary(set));
+    TOCSIN_TRY(tocsin_examples_mark_internal(examples, error));
     struct lesson lesson = {
         .examples = examples, .run_count = run_count, .count = examples->tables.count};
     lesson.verdicts = tocsin_zalloc(lesson.count, sizeof *lesson.verdicts);
