@@ -12,6 +12,7 @@ import sys
 from tocsin import _core, distributed, layout, targets, variables
 
 _directory = ""
+_rank = 0  # the last one seen: the process group may be gone at the end
 
 
 def _autocast_dtype():
@@ -71,8 +72,11 @@ def _births(torch):
 
 def _place():
     """Record rank and world size, as soon as there are any."""
+    global _rank
     for key, value in distributed.placement().items():
         _core.recorder_meta(key, value)
+        if key == "rank":
+            _rank = value
 
 
 def start(directory, mode="record", selection=None, packages=()):
@@ -134,12 +138,11 @@ def stop():
     """Close this process's file; say what it cost, in processes that trained and on rank 0."""
     failure = _core.recorder_failure()
     try:
-        rank = distributed.placement().get("rank", 0)
         summary = _core.recorder_close()
     except Exception as error:
         print(f"tocsin: error: the recording is incomplete: {error}", file=sys.stderr)
         return
     if failure is not None:
         print(f"tocsin: error: nothing was recorded: {failure}", file=sys.stderr)
-    elif summary and summary["steps"] and rank == 0 and not os.environ.get("TOCSIN_QUIET"):
+    elif summary and summary["steps"] and _rank == 0 and not os.environ.get("TOCSIN_QUIET"):
         print(account(summary, _directory), file=sys.stderr)
