@@ -90,29 +90,30 @@ static uint32_t advance_block(const tocsin_trace_writer *writer, const tocsin_ri
     return record_count;
 }
 
-/* Write the ring's stream up to `until`. On failure the rest is given up when `give_up`. */
+/* Write the ring's stream up to `until`. On failure the rest is given up when `give_up`. After the
+ * last release the ring may serve another thread already: it is not looked at again. */
 static tocsin_status drain_ring(tocsin_trace_writer *writer, tocsin_ring *ring, uint64_t until,
                                 uint64_t pass_ns, bool last, bool give_up, tocsin_error *error)
 {
     tocsin_status result = TOCSIN_OK;
-    while (ring->drained.offset < until) {
-        tocsin_position end = ring->drained;
+    const uint32_t stream = ring->stream;
+    for (tocsin_position begin = ring->drained, end = begin; begin.offset < until; begin = end) {
         uint32_t record_count = advance_block(writer, ring, until, &end);
         tocsin_block_header header = {
-            .stream = ring->stream,
+            .stream = stream,
             .flags = last && end.offset == until ? TOCSIN_BLOCK_LAST_OF_PASS : 0,
-            .raw_bytes = (uint32_t)(end.offset - ring->drained.offset),
-            .start = ring->drained,
+            .raw_bytes = (uint32_t)(end.offset - begin.offset),
+            .start = begin,
             .pass_ns = pass_ns,
             .record_count = record_count};
-        const uint8_t *raw = ring->data + (ring->drained.offset & (ring->bytes - 1));
+        const uint8_t *raw = ring->data + (begin.offset & (ring->bytes - 1));
         tocsin_status status = write_block(writer, &header, raw, error);
         if (status != TOCSIN_OK) {
             result = status;
             if (!give_up)
                 return result;
             atomic_fetch_add_explicit(&writer->lost, record_count, memory_order_relaxed);
-        } else if (ring->stream != TOCSIN_STREAM_DICTIONARY) {
+        } else if (stream != TOCSIN_STREAM_DICTIONARY) {
             writer->written_events += record_count;
         }
         tocsin_ring_release(ring, &end);

@@ -158,5 +158,6 @@ void tocsin_ring_release(tocsin_ring *ring, const tocsin_position *position)
     control->checkpoints[other & 1] = *position;
     atomic_store_explicit(&control->checkpoint_index, other & 1, memory_order_release);
     ring->drained = *position;
+    /* From here on the ring may be given to another thread. */
     atomic_store_explicit(&control->tail, position->offset, memory_order_release);
 }
