@@ -11,6 +11,8 @@ While a compilation runs, nothing is observed: torch functions are then called w
 import functools
 import importlib
 import sys
+import types
+from collections.abc import Iterator
 
 from tocsin import _core, gate
 
@@ -32,6 +34,7 @@ def prepare(executed: str = "") -> None:
     functions = importlib.import_module("torch._dynamo.variables.functions")
     _trace_originals(functions.UserFunctionVariable)
     gate.follow(package.eval_frame.skip_code)
+    _skip_ourselves()
     _pause_while_compiling(package.callback.callback_handler)
 
 
@@ -43,6 +46,32 @@ def _trace_originals(variable: type) -> None:
         init(self, _core.original(fn), *args, **kwargs)
 
     variable.__init__ = traced
+
+
+def _skip_ourselves() -> None:
+    """A call is observed by Python functions of ours too. Where Dynamo compiles whatever frame comes
+    next, it must skip those, and all that they call."""
+    from torch._C._dynamo.eval_frame import set_code_exec_strategy
+    from torch._dynamo.types import FrameAction, FrameExecStrategy
+
+    skip = FrameExecStrategy(FrameAction.SKIP, FrameAction.SKIP)
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "tocsin" and getattr(module, "__file__", None):
+            for code in _codes(module):
+                set_code_exec_strategy(code, skip)
+
+
+def _codes(module: types.ModuleType) -> Iterator[types.CodeType]:
+    """The code of all functions of a module, methods and nested functions included."""
+    pending = []
+    for value in vars(module).values():
+        values = vars(value).values() if isinstance(value, type) else (value,)
+        pending += [v.__code__ for v in values if isinstance(v, types.FunctionType)]
+    while pending:
+        code = pending.pop()
+        if code.co_filename == module.__file__:
+            yield code
+            pending += [c for c in code.co_consts if isinstance(c, types.CodeType)]
 
 
 def _pause_while_compiling(handler) -> None:

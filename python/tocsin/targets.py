@@ -8,6 +8,7 @@ Never hooked: predicates and accessors (cheap, called everywhere, and some by th
 the machinery of __torch_function__, torch.compile, torch.fx, torch.jit and torch.overrides.
 """
 
+import functools
 import inspect
 import sys
 import types
@@ -139,21 +140,18 @@ def _optimizers_and_schedulers(torch) -> Iterator[Target]:
 
 
 def class_targets(torch, cls: type) -> Iterator[Target]:
-    """The step and zero_grad that an optimizer or scheduler class defines itself, and its
-    subclasses."""
+    """What an optimizer or scheduler class defines itself, and its subclasses."""
+    own = vars(cls)
     flags = _METHOD | _core.OUTERMOST_SELF
-    if issubclass(cls, torch.optim.Optimizer):
-        wanted = {"step": (STEP, "optimizer.step"), "zero_grad": (ZERO_GRAD, "zero_grad")}
+    if not issubclass(cls, torch.optim.Optimizer):
+        wanted = [("step", SCHEDULER_STEP, "lr_scheduler.step")]
+    elif getattr(own.get("step"), "hooked", False):  # by torch, for profiling: see _follow_steps
+        wanted = [("step", STEP, "optimizer.step"), ("zero_grad", ZERO_GRAD, "zero_grad")]
     else:
-        wanted = {"step": (SCHEDULER_STEP, "lr_scheduler.step")}
-    for attribute, (name, role) in wanted.items():
-        value = vars(cls).get(attribute)
-        # Optimizer.step itself only raises NotImplementedError.
-        if isinstance(value, types.FunctionType) and (cls, attribute) != (
-            torch.optim.Optimizer,
-            "step",
-        ):
-            yield Target(value, name, role, flags)
+        wanted = [("zero_grad", ZERO_GRAD, "zero_grad")]
+    for attribute, name, role in wanted:
+        if isinstance(own.get(attribute), types.FunctionType):
+            yield Target(own[attribute], name, role, flags)
     for subclass in cls.__subclasses__():
         yield from class_targets(torch, subclass)
 
@@ -240,6 +238,7 @@ def install(
     _selection = Selection(names, roles)
     _packages = tuple(packages)
     count = hook(torch_targets(torch))
+    _follow_steps(torch)
     _follow_subclasses(torch, torch.optim.Optimizer)
     _follow_subclasses(torch, torch.optim.lr_scheduler.LRScheduler)
     for name, module in list(sys.modules.items()):
@@ -262,8 +261,25 @@ def module_imported(module: types.ModuleType) -> None:
     dynamo.prepare(executed=module.__name__)
 
 
+def _follow_steps(torch) -> None:
+    """Hook the step of every optimizer class, whoever defines it, when its first instance is made:
+    that is when torch wraps it to run the step hooks, and outside of those is where we belong."""
+    base = torch.optim.Optimizer
+    wrap = base.profile_hook_step
+    if hasattr(wrap, "__wrapped__"):
+        return
+
+    @functools.wraps(wrap)
+    def profile_hook_step(func):
+        step = wrap(func)
+        hook([Target(step, STEP, "optimizer.step", _METHOD | _core.OUTERMOST_SELF)])
+        return step
+
+    base.profile_hook_step = staticmethod(profile_hook_step)
+
+
 def _follow_subclasses(torch, base: type) -> None:
-    """Hook optimizers and schedulers that are defined from now on."""
+    """Hook what optimizers and schedulers that are defined from now on override."""
     if "__init_subclass__" in vars(base):
         return
 

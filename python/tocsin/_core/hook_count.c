@@ -41,8 +41,27 @@ static PyObject *count_start(PyObject *module, PyObject *argument)
     Py_RETURN_NONE;
 }
 
-/* count_read() -> {name: (calls, exceptions)} of the hooks that were called; starts again from 0.
- */
+/* Add the hook's counts to those under its name. 0, or -1 with an exception. */
+static int counts_add(PyObject *counts, const tocsin_hook *hook)
+{
+    unsigned long long calls = hook->observer & UINT32_MAX;
+    unsigned long long exceptions = hook->observer >> 32;
+    PyObject *before = PyDict_GetItemString(counts, hook->name); /* borrowed */
+    if (before) {
+        unsigned long long calls_before, exceptions_before;
+        if (!PyArg_ParseTuple(before, "KK", &calls_before, &exceptions_before)) {
+            return -1;
+        }
+        calls += calls_before;
+        exceptions += exceptions_before;
+    }
+    PyObject *pair = Py_BuildValue("(KK)", calls, exceptions);
+    int result = pair ? PyDict_SetItemString(counts, hook->name, pair) : -1;
+    Py_XDECREF(pair);
+    return result;
+}
+
+/* counts() -> {name: (calls, exceptions)} of the names that were called; starts again from 0. */
 static PyObject *count_read(PyObject *module, PyObject *unused)
 {
     (void)module;
@@ -50,15 +69,9 @@ static PyObject *count_read(PyObject *module, PyObject *unused)
     PyObject *counts = PyDict_New();
     for (uint32_t i = 0; counts && i < tocsin_hook_count(); i++) {
         tocsin_hook *hook = tocsin_hook_at(i);
-        if (hook->observer == 0) {
-            continue;
-        }
-        PyObject *pair = Py_BuildValue("(KK)", (unsigned long long)(hook->observer & UINT32_MAX),
-                                       (unsigned long long)(hook->observer >> 32));
-        if (!pair || PyDict_SetItemString(counts, hook->name, pair) < 0) {
+        if (hook->observer != 0 && counts_add(counts, hook) < 0) {
             Py_CLEAR(counts);
         }
-        Py_XDECREF(pair);
         hook->observer = 0;
     }
     return counts;
