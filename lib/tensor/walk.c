@@ -10,7 +10,7 @@
  * Invariant: every logical element is in exactly one tile (or stands for all its repetitions),
  * with the weight r^(index of its first word in the contiguous whole), whatever the strides.
  *
- * Cost: O(ndim^2 + min(words, 1024)) to prepare, O(1) per tile.
+ * Cost: O(ndim^2 + min(words, 768)) to prepare, O(1) per tile.
  */
 #include <assert.h>
 #include <string.h>
