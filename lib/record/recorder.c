@@ -239,10 +239,10 @@ tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin
 {
     assert((unsigned)role < TOCSIN_ROLE_COUNT && kind >= 1 && kind <= TOCSIN_KIND_COUNT);
     uint8_t amount = recorder->selection.plan.amount[role][moment - 1][attribute][kind - 1];
-    /* What later micro-steps find is their predecessors' gradient: nothing is said about it. */
+    /* What later micro-steps find is the gradient of those before: its value says nothing. */
     if (recorder->selective && role == TOCSIN_ROLE_BACKWARD && moment == TOCSIN_MOMENT_ENTER &&
-        recorder->micro_step > 0)
-        amount = TOCSIN_SAMPLING_NONE;
+        recorder->micro_step > 0 && amount == TOCSIN_SAMPLING_DIGEST)
+        amount = TOCSIN_SAMPLING_PRESENCE;
     return (tocsin_sampling)amount;
 }
 

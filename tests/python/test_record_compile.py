@@ -1,0 +1,39 @@
+"""Compiled models: the same numbers; inside a compiled region nothing is seen, its parameters are."""
+
+from recording import Script
+
+COMPILED = """
+    from torch import nn
+    import torch._dynamo
+    import torch.nn.functional as F
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 8), nn.Linear(8, 2)
+        def forward(self, x):
+            return self.second(F.gelu(self.first(x)))
+
+    model = torch.compile(Model(), backend="eager", fullgraph=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    for step in range(4):
+        loss = F.mse_loss(model(torch.randn(3, 4)), torch.zeros(3, 2))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print(loss.item().hex())
+    stats = torch._dynamo.utils.counters["stats"]
+    print(stats["unique_graphs"], stats["calls_captured"])
+"""
+
+
+def test_a_compiled_model():
+    script = Script(COMPILED)
+    plain, result = script.plain(), script.recorded(TOCSIN_QUIET="1")
+    assert result.returncode == 0, result.stderr
+    assert plain.stdout == result.stdout
+    process = result.process
+    assert process.variables() == ["first.bias", "first.weight", "second.bias", "second.weight"]
+    assert process.meta("step") == [0, 1, 2, 3, 4]
+    steps = process.at_role("optimizer.step", "exit", variable="first.weight")
+    assert len({group[0]["polynomial"] for group in steps}) == 4
