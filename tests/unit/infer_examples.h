@@ -33,9 +33,9 @@ static inline int compare_fields(const void *a, const void *b)
     return (x->name > y->name) - (x->name < y->name);
 }
 
-/* One instance of the population in run `run`; `fact` is true of it unless 0. */
-static inline tocsin_status write_example(examples_writer *writer, uint32_t run, const char *text,
-                                          tocsin_fact fact)
+/* One instance of the population in run `run`, with these facts (ascending). */
+static inline tocsin_status write_instance(examples_writer *writer, uint32_t run, const char *text,
+                                           const tocsin_fact *facts, uint32_t fact_count)
 {
     tocsin_vocabulary *vocabulary = writer->examples.vocabulary;
     char copy[512];
@@ -59,10 +59,17 @@ static inline tocsin_status write_example(examples_writer *writer, uint32_t run,
     tocsin_instance instance = {.population = writer->population,
                                 .field_count = count,
                                 .fields = fields,
-                                .fact_count = fact != 0,
-                                .facts = &fact};
+                                .fact_count = fact_count,
+                                .facts = facts};
     writer->examples.run = run;
     return tocsin_examples_add(&writer->examples, &instance, NULL);
+}
+
+/* The same with one fact, or none (0). */
+static inline tocsin_status write_example(examples_writer *writer, uint32_t run, const char *text,
+                                          tocsin_fact fact)
+{
+    return write_instance(writer, run, text, &fact, fact != 0);
 }
 
 #endif
