@@ -53,22 +53,22 @@ CASES = (
          Program("gpt.py", "--seed 16 --bf16 --dropout 0.2 --batch 4", ranks=2)),
     Case("zero_grad forgotten",
          Program("cnn.py", "--seed 21 --optimizer adam --lr 2e-3 --fault forgotten-zero-grad"),
-         about="zero_grad|gradient"),
+         about="zero_grad was not called|not cleared"),
     Case("head replaced after the optimizer was built",
          Program("cnn.py", "--seed 22 --optimizer adamw --lr 3e-3 --fault stale-head"),
-         about="head"),
+         about="head.weight.*held by no optimizer"),
     Case("model replaced after the optimizer was built",
          Program("cnn.py", "--seed 23 --fault stale-model"),
-         about="optimizer"),
+         about="held by no optimizer|not part of any model"),
     Case("everything frozen but batch-norm",
          Program("cnn.py", "--seed 24 --optimizer adam --lr 2e-3 --fault frozen"),
-         about="gradient|optimizer|change"),
+         about="held by no optimizer|no gradient"),
     Case("gradient cut off from one layer (detach)",
          Program("gpt.py", "--seed 25 --optimizer adam --fault detached"),
-         about="position"),
+         about="position.weight: no gradient"),
     Case("weights of two ranks drift (one rank clips)",
          Program("gpt.py", "--seed 26 --clip 0.1 --fault clip-one-rank", ranks=2),
-         about="rank|equal|replica"),
+         about="differs between ranks"),
 )  # fmt: skip
 
 
@@ -91,7 +91,13 @@ def judge(case, report):
 
 
 def shorten(text, columns):
+    """One line, with only the first name of a list: "a, b, c and 7 more: no gradient"."""
     text = " ".join(text.split())
+    names, separator, rest = text.partition(": ")
+    listed = re.fullmatch(r"([^,]+), (.*) and (\d+) more", names)
+    if separator and listed:
+        count = int(listed[3]) + listed[2].count(",") + 1
+        text = f"{listed[1]} and {count} more: {rest}"
     return text if len(text) <= columns else text[: columns - 3] + "..."
 
 

@@ -99,14 +99,14 @@ static void append_cluster(tocsin_string *out, const tocsin_check_report *report
         }
         return;
     }
-    tocsin_string_append_text(out, "  at the same step:\n");
+    tocsin_string_append_text(out, "  violated at the same step:\n");
     size_t shown = count - 1 <= CLUSTER_LINES ? count - 1 : CLUSTER_LINES;
     for (size_t i = 1; i <= shown; i++) {
         const tocsin_finding *finding = report->findings[first + i];
         tocsin_string_append_text(out, "    ");
         tocsin_report_append_visible(out, finding->code);
         tocsin_string_append_char(out, ' ');
-        tocsin_report_append_visible(out, finding->rendered);
+        tocsin_report_append_visible(out, finding->sentence);
         tocsin_string_append_char(out, '\n');
     }
     if (count - 1 > shown) {
