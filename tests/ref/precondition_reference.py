@@ -6,7 +6,8 @@ time. `precondition_reference.py FILE` reads JSON Lines written by test_precondi
 compares its own result with the one that stands in each line; it prints the first difference.
 
 A line: {"pair", "runs", "instances": [{"run", "fact", "fields": {name: [a, b]}}],
-"result": {"drop", "when", "instances", "runs"}}. Values are typed texts ("b:1", "i:3", "s:word", "n"; "" is absent).
+"result": {"drop", "when", "instances", "runs"}}. Values are typed texts ("b:1", "i:3", "s:word",
+"n"; "" is absent).
 """
 
 import json
