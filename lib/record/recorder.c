@@ -237,7 +237,7 @@ tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin
                                          tocsin_moment moment, tocsin_attribute attribute,
                                          tocsin_variable_kind kind)
 {
-    assert((unsigned)role < TOCSIN_ROLE_COUNT && kind >= 1 && kind <= TOCSIN_KIND_COUNT);
+    assert((unsigned)role < TOCSIN_ROLE_COUNT && kind >= 1 && (unsigned)kind <= TOCSIN_KIND_COUNT);
     uint8_t amount = recorder->selection.plan.amount[role][moment - 1][attribute][kind - 1];
     /* What later micro-steps find is the gradient of those before: its value says nothing. */
     if (recorder->selective && role == TOCSIN_ROLE_BACKWARD && moment == TOCSIN_MOMENT_ENTER &&
