@@ -80,6 +80,8 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary, tocsin_
     for (size_t i = 0; i < TOCSIN_COUNT_OF(properties); ++i)
         if (ends_with(field, properties[i]))
             return TOCSIN_DROP_DATA_FLOW;
+    if (starts_with(field, "self.") && strcmp(field, "self.training") != 0)
+        return TOCSIN_DROP_OPTION;
     tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
     bool magnitude = (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0) ||
                      (literal.kind == TOCSIN_VALUE_INT && literal.integer != 0);
@@ -156,23 +158,33 @@ bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_sym
     }
 }
 
-bool tocsin_bias_is_context(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                            tocsin_symbol field)
+/* "arg.input.dtype", "self.dtype"; not "arg.dtype", an argument of that name. */
+bool tocsin_bias_is_tensor_dtype(const char *field)
+{
+    return ends_with(field, ".dtype") && strcmp(field, "arg.dtype") != 0;
+}
+
+tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
+                                   tocsin_population population, tocsin_symbol field)
 {
     const char *name = tocsin_symbol_text(vocabulary, field);
+    bool mode = strcmp(name, "meta.stage") == 0 || strcmp(name, "meta.grad_enabled") == 0;
     switch (tocsin_population_relation(vocabulary, population)) {
-    case TOCSIN_RELATION_OUTPUT: /* precision claims hold in the precisions they were seen in */
-        if (ends_with(name, ".dtype"))
-            return true;
+    case TOCSIN_RELATION_OUTPUT:
+        if (tocsin_bias_is_tensor_dtype(name))
+            return TOCSIN_CONTEXT_PRECISION;
         /* fall through */
     case TOCSIN_RELATION_ARGUMENT:
-        return strcmp(name, "meta.autocast") == 0 || strcmp(name, "meta.stage") == 0 ||
-               strcmp(name, "meta.grad_enabled") == 0;
+        if (strcmp(name, "meta.autocast") == 0)
+            return TOCSIN_CONTEXT_PRECISION;
+        return mode ? TOCSIN_CONTEXT_MODE : TOCSIN_CONTEXT_NONE;
     case TOCSIN_RELATION_SEQUENCE: /* later micro-steps of an accumulated step lack a zero_grad */
-        return tocsin_population_get_key(vocabulary, population).role == TOCSIN_ROLE_BACKWARD &&
-               strcmp(name, "meta.first_micro") == 0;
+        if (tocsin_population_get_key(vocabulary, population).role == TOCSIN_ROLE_BACKWARD &&
+            strcmp(name, "meta.first_micro") == 0)
+            return TOCSIN_CONTEXT_MODE;
+        return TOCSIN_CONTEXT_NONE;
     default:
-        return false;
+        return TOCSIN_CONTEXT_NONE;
     }
 }
 

@@ -131,6 +131,24 @@ static tocsin_drop weigh_match(const struct judge *judge, tocsin_fact_key fact)
     return seen != 0 && !varied ? TOCSIN_DROP_SAME_CONSTANT : TOCSIN_DROP_KEPT;
 }
 
+/* Without a tensor among its arguments a function makes tensors in the precision that it is told or
+ * that is the default: the user's choice. */
+static bool is_factory_precision(const struct judge *judge, const tocsin_invariant *invariant)
+{
+    tocsin_fact_key fact = tocsin_fact_get_key(judge->vocabulary, invariant->fact);
+    if (fact.predicate != TOCSIN_PREDICATE_RETURN_IS ||
+        !tocsin_bias_is_tensor_dtype(tocsin_symbol_text(judge->vocabulary, fact.name)))
+        return false;
+    for (size_t i = 0; i < judge->table->rows.count; ++i) {
+        const tocsin_row *row = &judge->table->rows.items[i];
+        for (uint32_t f = 0; tocsin_bits_test(judge->positives, i) && f < row->field_count; ++f)
+            if (tocsin_bias_is_tensor_dtype(
+                    tocsin_symbol_text(judge->vocabulary, row->fields[f].name)))
+                return false;
+    }
+    return true;
+}
+
 static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invariant *invariant)
 {
     if (needs_two_runs(judge) && invariant->runs < 2)
@@ -138,6 +156,8 @@ static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invari
     if (!tocsin_bits_any(judge->negatives, judge->clauses.words) &&
         tocsin_bias_wants_contrast(judge->vocabulary, invariant->fact))
         return TOCSIN_DROP_NEVER_VARIED;
+    if (is_factory_precision(judge, invariant))
+        return TOCSIN_DROP_OPTION;
     tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, invariant->fact);
     return key.predicate == TOCSIN_PREDICATE_RETURN_MATCHES ? weigh_match(judge, key)
                                                             : TOCSIN_DROP_KEPT;
@@ -208,30 +228,35 @@ static tocsin_status test_left_out(struct judge *judge, tocsin_fact fact, uint32
     return TOCSIN_OK;
 }
 
-/* The constants that all positives share in the fields of their context: at most `limit`. */
+static bool holds_everywhere(const struct judge *judge, const tocsin_clause *clause,
+                             const uint64_t *rows)
+{
+    for (size_t i = 0; i < judge->table->rows.count; ++i) {
+        const tocsin_row *row = &judge->table->rows.items[i];
+        if ((rows == NULL || tocsin_bits_test(rows, i)) &&
+            !tocsin_clause_holds(clause, row->fields, row->field_count))
+            return false;
+    }
+    return true;
+}
+
+/* The clauses of context that stay in every precondition of this fact: at most `limit`. */
 static size_t find_context(const struct judge *judge, tocsin_clause *context, size_t limit)
 {
-    const tocsin_row *first = NULL;
-    size_t count = 0;
-    for (size_t i = 0; i < judge->table->rows.count; ++i) {
-        if (!tocsin_bits_test(judge->positives, i))
+    size_t count = 0, first = 0;
+    while (!tocsin_bits_test(judge->positives, first))
+        ++first;
+    const tocsin_row *row = &judge->table->rows.items[first];
+    for (uint32_t f = 0; f < row->field_count && count < limit; ++f) {
+        const tocsin_field *field = &row->fields[f];
+        tocsin_context kind =
+            tocsin_bias_context(judge->vocabulary, judge->table->population, field->name);
+        if (kind == TOCSIN_CONTEXT_NONE || field->a == 0 || field->a != field->b)
             continue;
-        const tocsin_row *row = &judge->table->rows.items[i];
-        if (first == NULL) {
-            first = row;
-            for (uint32_t f = 0; f < row->field_count && count < limit; ++f)
-                if (row->fields[f].a != 0 && row->fields[f].a == row->fields[f].b &&
-                    tocsin_bias_is_context(judge->vocabulary, judge->table->population,
-                                           row->fields[f].name))
-                    context[count++] = (tocsin_clause){.kind = TOCSIN_CLAUSE_CONSTANT,
-                                                       .field = row->fields[f].name,
-                                                       .value = row->fields[f].a};
-        }
-        size_t kept = 0;
-        for (size_t c = 0; c < count; ++c)
-            if (tocsin_clause_holds(&context[c], row->fields, row->field_count))
-                context[kept++] = context[c];
-        count = kept;
+        tocsin_clause clause = {
+            .kind = TOCSIN_CLAUSE_CONSTANT, .field = field->name, .value = field->a};
+        if (holds_everywhere(judge, &clause, kind == TOCSIN_CONTEXT_MODE ? NULL : judge->positives))
+            context[count++] = clause;
     }
     return count;
 }
@@ -344,14 +369,28 @@ static int compare_hypotheses(const void *a, const void *b, void *vocabulary)
     return tocsin_fact_compare(vocabulary, x->invariant.fact, y->invariant.fact);
 }
 
-static bool same_precondition(const tocsin_precondition *a, const tocsin_precondition *b)
+static bool has_clause(const tocsin_conjunction *all, const tocsin_clause *clause)
 {
-    bool same = a->count == b->count;
-    for (uint32_t i = 0; i < a->count && same; ++i)
-        same = a->any[i].count == b->any[i].count &&
-               memcmp(a->any[i].clauses, b->any[i].clauses,
-                      a->any[i].count * sizeof(tocsin_clause)) == 0;
-    return same;
+    for (uint32_t i = 0; i < all->count; ++i)
+        if (memcmp(&all->clauses[i], clause, sizeof *clause) == 0)
+            return true;
+    return false;
+}
+
+/* Does b hold wherever a holds, seen from their clauses? */
+static bool narrows(const tocsin_precondition *a, const tocsin_precondition *b)
+{
+    bool all = b->count == 0 || a->count > 0;
+    for (uint32_t i = 0; i < a->count && b->count > 0 && all; ++i) {
+        bool any = false;
+        for (uint32_t j = 0; j < b->count && !any; ++j) {
+            any = true;
+            for (uint32_t c = 0; c < b->any[j].count && any; ++c)
+                any = has_clause(&a->any[i], &b->any[j].clauses[c]);
+        }
+        all = any;
+    }
+    return all;
 }
 
 /* Does "return.shape equals arg.x.shape" say `fact`, or "return.dtype equals arg.x.dtype" a
@@ -363,12 +402,12 @@ static bool says(const tocsin_vocabulary *vocabulary, const tocsin_invariant *st
     tocsin_fact_key b = tocsin_fact_get_key(vocabulary, weak->fact);
     const char *a_name = tocsin_symbol_text(vocabulary, a.name);
     const char *a_dot = strrchr(a_name, '.');
-    if (a.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strong == weak || a_dot == NULL)
+    if (a.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strong == weak || a_dot == NULL ||
+        !narrows(&weak->when, &strong->when))
         return false;
     if (b.predicate == TOCSIN_PREDICATE_RETURN_IS)
-        return a.name == b.name && strcmp(a_dot, ".dtype") == 0 && strong->when.count == 0;
-    if (b.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strcmp(a_dot, ".shape") != 0 ||
-        !same_precondition(&strong->when, &weak->when))
+        return a.name == b.name && strcmp(a_dot, ".dtype") == 0;
+    if (b.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || strcmp(a_dot, ".shape") != 0)
         return false;
     const char *b_name = tocsin_symbol_text(vocabulary, b.name);
     const char *a_other = tocsin_symbol_text(vocabulary, a.other);

@@ -79,6 +79,7 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
     X(ARCHITECTURE, "what a model calls is its architecture")                                      \
     X(DATA_FLOW, "which tensors meet in a call is the model's data flow")                          \
     X(MAGNITUDE, "a number: a hyper-parameter or a size")                                          \
+    X(OPTION, "an option of an object or a factory: the user's choice")                            \
     X(NEVER_VARIED, "a choice that never varied in the runs may be varied by the user")            \
     X(SAME_CONSTANT, "both sides never varied: equal by coincidence")                              \
     X(PARAMETER_SIZE, "equal to the shape of a parameter: the model's architecture")               \
@@ -112,10 +113,19 @@ bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_popula
 /* Is "field = constant" a clause? (Else only whether it is present, or equal in both halves.) */
 bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
                                  tocsin_scalar value);
-/* Does an invariant about this population hold only in the contexts it was seen in? Then a constant
- * of this field stays in the precondition though nothing contradicts leaving it out. */
-bool tocsin_bias_is_context(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                            tocsin_symbol field);
+/* An invariant may hold only in contexts like those it was seen in. Then a constant of such a field
+ * stays in the precondition though nothing contradicts leaving it out:
+ *   PRECISION  when it is constant where the fact was true
+ *   MODE       when it never varied at all; else deduction knows whether it matters */
+typedef enum tocsin_context {
+    TOCSIN_CONTEXT_NONE,
+    TOCSIN_CONTEXT_PRECISION,
+    TOCSIN_CONTEXT_MODE
+} tocsin_context;
+
+tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
+                                   tocsin_population population, tocsin_symbol field);
+bool tocsin_bias_is_tensor_dtype(const char *field);
 /* Would a clause about `field` repeat the fact? */
 bool tocsin_bias_is_about(const tocsin_vocabulary *vocabulary, tocsin_fact fact,
                           tocsin_symbol field);

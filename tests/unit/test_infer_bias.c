@@ -102,6 +102,8 @@ static void arguments_are_flags_words_and_off(void **state)
     assert_int_equal(argument("arg.training", "False"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("arg.reduction", "mean"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("arg.p", "0"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("self.training", "True"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("self.capturable", "False"), TOCSIN_DROP_OPTION);
     assert_int_equal(argument("arg.p", "3"), TOCSIN_DROP_MAGNITUDE);
     assert_int_equal(argument("arg.input.dtype", "float32"), TOCSIN_DROP_DATA_FLOW);
     assert_int_equal(argument("arg.input.requires_grad", "True"), TOCSIN_DROP_DATA_FLOW);
@@ -152,12 +154,24 @@ static void context_is_kept_where_precision_and_mode_matter(void **state)
         population(TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_OPTIMIZER_STEP, NULL);
     tocsin_population backward =
         population(TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_BACKWARD, NULL);
-    assert_true(tocsin_bias_is_context(vocabulary, output, symbol("arg.input.dtype")));
-    assert_true(tocsin_bias_is_context(vocabulary, arguments, symbol("meta.autocast")));
-    assert_false(tocsin_bias_is_context(vocabulary, arguments, symbol("arg.input.dtype")));
-    assert_true(tocsin_bias_is_context(vocabulary, backward, symbol("meta.first_micro")));
-    /* An update without any backward must stay judged. */
-    assert_false(tocsin_bias_is_context(vocabulary, step, symbol("meta.first_micro")));
+    static const struct {
+        const char *field;
+        tocsin_context output, arguments, backward, step;
+    } expected[] = {
+        {"arg.input.dtype", TOCSIN_CONTEXT_PRECISION, 0, 0, 0},
+        {"arg.dtype", 0, 0, 0, 0},
+        {"meta.autocast", TOCSIN_CONTEXT_PRECISION, TOCSIN_CONTEXT_PRECISION, 0, 0},
+        {"meta.stage", TOCSIN_CONTEXT_MODE, TOCSIN_CONTEXT_MODE, 0, 0},
+        /* An update without any backward must stay judged. */
+        {"meta.first_micro", 0, 0, TOCSIN_CONTEXT_MODE, 0},
+    };
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(expected); ++i) {
+        tocsin_symbol field = symbol(expected[i].field);
+        assert_int_equal(tocsin_bias_context(vocabulary, output, field), expected[i].output);
+        assert_int_equal(tocsin_bias_context(vocabulary, arguments, field), expected[i].arguments);
+        assert_int_equal(tocsin_bias_context(vocabulary, backward, field), expected[i].backward);
+        assert_int_equal(tocsin_bias_context(vocabulary, step, field), expected[i].step);
+    }
 }
 
 /* A user who meets a reason finds it in docs/inference.md. */
