@@ -66,8 +66,8 @@ TOCSIN_API tocsin_dtype tocsin_dtype_from_name(const char *name);
 
 /* A borrowed view of a (shard of a) tensor.
  *   data            first element; may be NULL only when the tensor has no element
- *   shape, strides  `ndim` entries each, strides in elements (0 and overlap allowed); strides NULL
- *                   means contiguous (row-major)
+ *   shape, strides  `ndim` entries each, strides in elements (0, negative and overlapping ones
+ *                   allowed); strides NULL means contiguous (row-major)
  *   global_shape    shape of the whole tensor of which this is a shard; NULL: this is the whole
  *   offset          per-axis position of this shard in the whole; NULL: all zero */
 typedef struct tocsin_tensor_view {
@@ -96,13 +96,23 @@ typedef struct tocsin_statistics {
     uint64_t inf_count;
     uint64_t zero_count; /* +0 and -0 */
     double absmax;
-    double sum_squares; /* fixed 16-lane order per contiguous logical run: SIMD equals scalar */
+    double sum_squares; /* see below */
 } tocsin_statistics;
 
-/* Digest and statistics in one pass over memory. Either output may be NULL (then it is not
- * computed). Uses the fastest kernel this CPU has; the result is bit-equal to the scalar one.
+/* The order of additions in sum_squares is fixed by dtype, shapes, strides and offset, so every
+ * kernel gives the same bits: the tensor is walked in memory order in tiles of at most 768 words
+ * (cut as docs/digest.md says); component k of a tile is added, by a fused multiply-add in double,
+ * to lane k mod 16; the lanes are added up at the end, i to i + 8, to i + 4, to i + 2, to i + 1.
+ * 1-byte dtypes: count * value^2 over the bit patterns, ascending. Axes of stride 0 multiply the
+ * result. Other layouts or shards of the same values may differ in the last bits; all other fields
+ * may not. */
+
+/* Digest and statistics in one pass over memory; either output may be NULL. Uses the fastest kernel
+ * this CPU has; the result is bit-equal to the scalar one. The floating point environment of the
+ * thread (flush to zero, rounding, flags) neither matters nor changes. 40 KiB of stack at most.
  * Errors: E_ARGUMENT (unknown dtype, ndim > TOCSIN_NDIM_MAX, negative size, NULL data with
- * elements, shard outside the whole), E_LIMIT (more than 2^60 words in the whole). */
+ * elements, shard outside the whole), E_LIMIT (more than 2^60 words in the whole, strides that span
+ * more than 2^61 bytes). */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_tensor_digest(const tocsin_tensor_view *view,
                                                                 tocsin_digest *digest,
                                                                 tocsin_statistics *statistics,
@@ -123,7 +133,7 @@ TOCSIN_API tocsin_digest tocsin_digest_shift(tocsin_digest digest, uint64_t word
 /* Statistics of the union of two disjoint sets of elements. */
 TOCSIN_API tocsin_statistics tocsin_statistics_merge(tocsin_statistics a, tocsin_statistics b);
 
-/* Name of the kernel family in use: "scalar" or "avx2". */
+/* Name of the kernel in use: "scalar", "avx2" or "avx512". */
 TOCSIN_API const char *tocsin_tensor_kernel(void);
 
 #ifdef __cplusplus
