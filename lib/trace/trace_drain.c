@@ -164,8 +164,9 @@ static tocsin_status run_pass(tocsin_trace_writer *writer, tocsin_error *error)
     uint64_t dictionary_until = tocsin_ring_head(writer->dictionary);
     bool defines = dictionary_until > writer->dictionary->drained.offset;
     if (writer->item_count == 0 && !defines) {
-        /* A follower holds back what is later than the last pass began: tell it a later time. */
-        if (!writer->mark_due)
+        /* A follower holds back what is later than the last pass began: tell it a later time. The
+         * footer tells it, too. */
+        if (!writer->mark_due || atomic_load(&writer->stopping))
             return TOCSIN_OK;
         writer->mark_due = false;
         return write_mark(writer, pass_ns, error);

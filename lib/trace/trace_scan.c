@@ -44,6 +44,15 @@ tocsin_status tocsin_trace_load_block(tocsin_trace *trace, uint64_t file_offset,
     return status;
 }
 
+static tocsin_status take_mark(tocsin_trace *trace, uint64_t file_offset,
+                               const tocsin_block_header *header, tocsin_error *error)
+{
+    uint8_t *raw;
+    TOCSIN_TRY(tocsin_trace_load_block(trace, file_offset, header, &raw, error));
+    tocsin_free(raw); /* empty; only its checksum is of interest */
+    return TOCSIN_OK;
+}
+
 static tocsin_status take_dictionary(tocsin_trace *trace, uint64_t file_offset,
                                      const tocsin_block_header *header, tocsin_error *error)
 {
@@ -201,7 +210,7 @@ static tocsin_status take_block(tocsin_trace *trace, uint64_t file_offset,
                                 const tocsin_block_header *header, tocsin_error *error)
 {
     if (header->stream == TOCSIN_STREAM_MARK)
-        return TOCSIN_OK;
+        return take_mark(trace, file_offset, header, error);
     if (header->stream == TOCSIN_STREAM_FOOTER)
         return take_footer(trace, file_offset, header, error);
     ++trace->block_count;
