@@ -16,20 +16,12 @@ _rank = 0  # the last one seen: the process group may be gone at the end
 
 
 def _autocast_dtype():
-    """A function that names the autocast dtype of the CPU or the accelerator, or None while off."""
+    """The autocast dtype of the accelerator or the CPU, or None while off."""
     torch = sys.modules["torch"]
-    any_enabled = torch._C._is_any_autocast_enabled
-    devices = ("cuda", "cpu") if torch.cuda.is_available() else ("cpu",)
-
-    def name():
-        if not any_enabled():
-            return None
-        for device in devices:
-            if torch.is_autocast_enabled(device):
-                return str(torch.get_autocast_dtype(device))
-        return None
-
-    return name
+    for device in ("cuda", "cpu"):
+        if torch.is_autocast_enabled(device):
+            return str(torch.get_autocast_dtype(device))
+    return None
 
 
 def _internal_prefixes():
@@ -99,7 +91,8 @@ def start(directory, mode="record", selection=None, packages=()):
             _internal_prefixes(),
             _resolve,
             torch.is_grad_enabled,
-            _autocast_dtype(),
+            torch._C._is_any_autocast_enabled,
+            _autocast_dtype,
             *_births(torch),
             _place,
         )

@@ -83,11 +83,10 @@ def _walk(module, prefix, path=()):
         yield from _walk(child, full, (*path, module))
 
 
-def _is_contained(module, others):
-    """Is the module a part of another root?"""
-    return any(
-        module is inner for other in others if other is not module for _, inner in _walk(other, "")
-    )
+def _outermost(roots):
+    """The roots that are not a part of another one."""
+    inner = {id(m) for root in roots for _, m in _walk(root, "") if m is not root}
+    return [root for root in roots if id(root) not in inner]
 
 
 def _has_parameters(module):
@@ -111,7 +110,7 @@ def _model_prefixes(models):
 def _root_names(roots, final):
     """(prefix, root) of the roots that count: not part of another one. A root without parameters
     (a loss with weights, a metric) goes by its class."""
-    roots = [root for root in roots if not _is_contained(root, roots)]
+    roots = _outermost(roots)
     models = [root for root in roots if _has_parameters(root)]
     prefixes = _model_prefixes(models)
     if final:

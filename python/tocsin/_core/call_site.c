@@ -10,6 +10,11 @@
 #include <assert.h>
 #include <string.h>
 
+#if PY_VERSION_HEX < 0x030b0000
+#include <frameobject.h>
+#define PyFrame_GetBack(frame) ((PyFrameObject *)Py_XNewRef((PyObject *)(frame)->f_back))
+#endif
+
 enum {
     SITE_SLOTS = 2048,
     FRAMES_MAX = 64 /* frames of torch above the user's; deeper sites are unknown */

@@ -175,27 +175,29 @@ static void summarize_arguments(value_list *list, tocsin_hook *hook, tocsin_trac
 
 /* ---- 3. Context: grad mode, autocast, stage ------------------------------------------------ */
 
-static PyObject *is_grad_enabled, *autocast_dtype;
+static PyObject *is_grad_enabled, *is_autocast_enabled, *autocast_dtype;
 
-void observe_set_context(PyObject *grad_enabled, PyObject *autocast)
+void observe_set_context(PyObject *grad_enabled, PyObject *autocast_enabled, PyObject *autocast)
 {
     Py_XSETREF(is_grad_enabled, Py_NewRef(grad_enabled));
+    Py_XSETREF(is_autocast_enabled, Py_NewRef(autocast_enabled));
     Py_XSETREF(autocast_dtype, Py_NewRef(autocast));
 }
 
-static bool grad_is_enabled(void)
+/* What a predicate without arguments says; `otherwise` when it cannot be asked. */
+static bool ask(PyObject *predicate, bool otherwise)
 {
-    PyObject *enabled = is_grad_enabled == NULL ? NULL : PyObject_CallNoArgs(is_grad_enabled);
-    bool result = enabled != Py_False;
-    Py_XDECREF(enabled);
+    PyObject *answer = predicate == NULL ? NULL : PyObject_CallNoArgs(predicate);
+    bool result = answer == NULL ? otherwise : answer == Py_True;
+    Py_XDECREF(answer);
     PyErr_Clear();
     return result;
 }
 
-/* autocast_dtype() of recorder.py: None while off, else the name of the dtype. */
+/* autocast_dtype() of recorder.py names the dtype. */
 static void observe_autocast(void)
 {
-    PyObject *name = autocast_dtype == NULL ? NULL : PyObject_CallNoArgs(autocast_dtype);
+    PyObject *name = ask(is_autocast_enabled, false) ? PyObject_CallNoArgs(autocast_dtype) : NULL;
     const char *text = name == NULL || !PyUnicode_Check(name) ? "" : PyUnicode_AsUTF8(name);
     if (text != NULL)
         tocsin_recorder_meta_text(observe_recorder, TOCSIN_META_AUTOCAST, text, strlen(text));
@@ -212,16 +214,18 @@ static bool shows_context(tocsin_role role)
 }
 
 /* Meta variables as they are at such a call. Training is what backward says it is: a
- * model left in eval mode does not turn training into evaluation. */
+ * model left in eval mode does not turn training into evaluation. Modules called during backward
+ * are recomputed parts of a model. */
 static void observe_context(const tocsin_hook *hook, const thread_state *thread, PyObject *self)
 {
-    bool enabled = grad_is_enabled();
+    bool enabled = ask(is_grad_enabled, true);
     tocsin_recorder_meta_bool(observe_recorder, TOCSIN_META_GRAD_ENABLED, enabled);
     observe_autocast();
     if (hook->role == TOCSIN_ROLE_BACKWARD) {
         tocsin_recorder_observed_stage(observe_recorder, "training");
     } else if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules == 0 &&
-               self != NULL && value_is_module(self) && variables_saw_root(self)) {
+               thread->backwards == 0 && self != NULL && value_is_module(self) &&
+               variables_saw_root(self)) {
         bool training = enabled && value_module_is_training(self);
         tocsin_recorder_observed_stage(observe_recorder, training ? "training" : "evaluation");
     }

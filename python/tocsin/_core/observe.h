@@ -29,8 +29,8 @@ void observe_stop(void);
 void observe_pause(bool paused);
 /* Give the time spent so far to the recorder. */
 void observe_flush_cost(void);
-/* Callables without arguments: is grad mode on; the autocast dtype's name or None. */
-void observe_set_context(PyObject *grad_enabled, PyObject *autocast);
+/* Callables without arguments: is grad mode on; is autocast; the autocast dtype's name or None. */
+void observe_set_context(PyObject *grad_enabled, PyObject *autocast_enabled, PyObject *autocast);
 /* The hooks through which every new optimizer (it is not recorded) and process group pass;
  * `grouped` is called after the latter. */
 void observe_set_births(uint32_t optimizer, uint32_t process_group, PyObject *grouped);

@@ -78,15 +78,16 @@ static PyObject *recorder_selection(PyObject *module, PyObject *ignored)
 }
 
 /* recorder_start(module_type, text_types, internal_prefixes, resolve, is_grad_enabled,
- * autocast_dtype, optimizer_birth, group_birth, grouped) */
+ * is_autocast_enabled, autocast_dtype, optimizer_birth, group_birth, grouped) */
 static PyObject *recorder_start(PyObject *module, PyObject *arguments)
 {
-    PyObject *module_type, *texts, *prefixes, *resolve, *grad_enabled, *autocast, *grouped;
+    PyObject *module_type, *texts, *prefixes, *resolve, *grad_enabled, *autocast_enabled, *autocast,
+        *grouped;
     unsigned int optimizer, group;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOIIO:recorder_start", &PyType_Type, &module_type,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOOIIO:recorder_start", &PyType_Type, &module_type,
                           &PyTuple_Type, &texts, &PyTuple_Type, &prefixes, &resolve, &grad_enabled,
-                          &autocast, &optimizer, &group, &grouped))
+                          &autocast_enabled, &autocast, &optimizer, &group, &grouped))
         return NULL;
     if (recorder == NULL)
         return PyErr_Format(PyExc_RuntimeError, "recorder_open first");
@@ -94,7 +95,7 @@ static PyObject *recorder_start(PyObject *module, PyObject *arguments)
         return NULL;
     call_site_set_internal(prefixes);
     variables_set_resolver(resolve);
-    observe_set_context(grad_enabled, autocast);
+    observe_set_context(grad_enabled, autocast_enabled, autocast);
     observe_set_births(optimizer, group, grouped);
     observe_start(recorder);
     Py_RETURN_NONE;

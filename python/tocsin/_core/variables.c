@@ -57,6 +57,7 @@ static named_module *modules; /* by address */
 static Py_ssize_t module_count;
 static uint64_t fingerprint;
 static bool resolved, stepped;
+static bool roots_full; /* some model may have been missed */
 
 void variables_set_resolver(PyObject *function)
 {
@@ -161,7 +162,7 @@ static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked 
         return false;
     out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
     out->kind = (tocsin_variable_kind)kind;
-    out->flags = flags;
+    out->flags = flags | (roots_full ? (uint32_t)TOCSIN_STATE_IN_MODEL : 0u);
     out->slots = slots;
     out->tensor = kind == TOCSIN_VARIABLE_PARAMETER ? weak_or_null(tensor) : NULL;
     out->owner = weak_or_null(owner);
@@ -275,10 +276,23 @@ static void resolve(tocsin_trace_writer *writer)
     resolved = true; /* also after a failure: not again until something changes */
 }
 
+/* A parameter died; another may live at its address. */
+static bool any_dead(void)
+{
+    bool dead = false;
+    for (Py_ssize_t i = 0; i < variable_count && !dead; i++) {
+        PyObject *tensor =
+            variables[i].tensor == NULL ? Py_NewRef(Py_None) : weak_get(variables[i].tensor);
+        dead = tensor == NULL;
+        Py_XDECREF(tensor);
+    }
+    return dead;
+}
+
 static void refresh(tocsin_trace_writer *writer)
 {
     uint64_t now = current_fingerprint();
-    if (resolved && now == fingerprint)
+    if (resolved && now == fingerprint && !any_dead())
         return;
     fingerprint = now;
     resolve(writer);
@@ -315,6 +329,15 @@ static bool has_parameters(PyObject *module, int depth)
     return found;
 }
 
+/* A copy that DataParallel makes for one forward pass on one device. */
+static bool is_replica(PyObject *module)
+{
+    PyObject *dict = value_object_dict(module);
+    bool replica = dict != NULL && PyDict_GetItemString(dict, "_is_replica") == Py_True;
+    Py_XDECREF(dict);
+    return replica;
+}
+
 static void drop_dead_roots(void)
 {
     int kept = 0;
@@ -336,6 +359,9 @@ bool variables_saw_root(PyObject *module)
         return known->has_parameters;
     if (root_count == ROOTS_MAX)
         drop_dead_roots();
+    if (is_replica(module))
+        return false;
+    roots_full = roots_full || root_count == ROOTS_MAX;
     PyObject *reference = root_count == ROOTS_MAX ? NULL : PyWeakref_NewRef(module, NULL);
     PyErr_Clear();
     if (reference == NULL)
