@@ -34,22 +34,17 @@ static bool is_one_of(uint8_t role, const uint8_t *roles, size_t count)
     return memchr(roles, role, count) != NULL;
 }
 
-/* The loop's skeleton is the same for every model: gradients are cleared, computed and applied.
- * What surrounds an update (clipping, schedules) is claimed of the update only. */
+/* The loop's skeleton is the same for every model: gradients are cleared, computed and applied, and
+ * what surrounds an update stands in that order. Whether there is a surrounding (clipping, a
+ * schedule) at all is the user's choice. */
 static tocsin_drop bias_of_order(tocsin_population_key population, tocsin_fact_key fact)
 {
     static const uint8_t skeleton[] = {TOCSIN_ROLE_ZERO_GRAD, TOCSIN_ROLE_BACKWARD,
-                                       TOCSIN_ROLE_OPTIMIZER_STEP};
-    static const uint8_t surroundings[] = {TOCSIN_ROLE_CLIP_GRAD, TOCSIN_ROLE_SCHEDULER_STEP,
-                                           TOCSIN_ROLE_SCALER};
-    bool basic = is_one_of(fact.role, skeleton, sizeof skeleton);
-    bool known = population.role != TOCSIN_ROLE_NONE && fact.role != TOCSIN_ROLE_NONE &&
-                 population.role != fact.role;
-    if (known && population.role == TOCSIN_ROLE_OPTIMIZER_STEP)
-        known = basic || is_one_of(fact.role, surroundings, sizeof surroundings);
-    else if (known)
-        known = basic && (is_one_of(population.role, skeleton, sizeof skeleton) ||
-                          is_one_of(population.role, surroundings, sizeof surroundings));
+                                       TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_CLIP_GRAD,
+                                       TOCSIN_ROLE_SCHEDULER_STEP};
+    bool known = population.role != fact.role &&
+                 is_one_of(population.role, skeleton, sizeof skeleton) &&
+                 is_one_of(fact.role, skeleton, 3);
     return known ? TOCSIN_DROP_KEPT : TOCSIN_DROP_UNSTABLE_ORDER;
 }
 
