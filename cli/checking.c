@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "traces.h"
+
 int cli_checking_load(cli_checking *checking, const cli_texts *files)
 {
     assert(checking && !checking->set);
@@ -90,18 +92,28 @@ int cli_checking_finish(cli_checking *checking)
     return CLI_HOLDS;
 }
 
+static bool tell_damage(const cli_checking *checking)
+{
+    bool damaged = false;
+    size_t count = tocsin_run_process_count(checking->run);
+    for (size_t i = 0; i < count; i++) {
+        damaged = cli_traces_tell_damage(tocsin_run_process(checking->run, i)) || damaged;
+    }
+    return damaged;
+}
+
 /* A damaged recording is an input error unless something worse was found. */
-static int verdict_exit_code(const tocsin_check_report *report)
+static int verdict_exit_code(const tocsin_check_report *report, bool damaged)
 {
     switch (tocsin_report_verdict(report)) {
     case TOCSIN_VERDICT_VIOLATED:
         return CLI_FINDING;
     case TOCSIN_VERDICT_HOLDS:
-        return report->summary.corrupt_blocks ? CLI_INPUT : CLI_HOLDS;
+        return damaged ? CLI_INPUT : CLI_HOLDS;
     case TOCSIN_VERDICT_UNKNOWN:
         break;
     }
-    return report->summary.corrupt_blocks ? CLI_INPUT : CLI_UNDECIDED;
+    return damaged ? CLI_INPUT : CLI_UNDECIDED;
 }
 
 int cli_checking_report(const cli_checking *checking, tocsin_report_format format, bool all,
@@ -115,15 +127,14 @@ int cli_checking_report(const cli_checking *checking, tocsin_report_format forma
         return cli_fail(&error);
     }
     report.partial = partial;
-    int exit_code = verdict_exit_code(&report);
+    int exit_code = CLI_HOLDS;
     if (tocsin_report_print(&report, format, all, cli_colour(stream), stream, &error) !=
         TOCSIN_OK) {
         exit_code = cli_fail(&error);
     }
-    if (report.summary.corrupt_blocks > 0) {
-        char count[CLI_NUMBER_BYTES];
-        cli_error("damaged recording: corrupt blocks that were skipped: %s, %s",
-                  cli_count(report.summary.corrupt_blocks, count), checking->name);
+    bool damaged = tell_damage(checking);
+    if (exit_code == CLI_HOLDS) {
+        exit_code = verdict_exit_code(&report, damaged);
     }
     tocsin_report_release(&report);
     return exit_code;

@@ -18,7 +18,7 @@ static int dump_trace(tocsin_trace *trace, const dump_options *options, uint64_t
     const tocsin_event *event;
     for (bool first = true; (event = cli_traces_next(trace, &exit_code)) != NULL; first = false) {
         if (options->limit && *printed == options->limit) {
-            break;
+            return exit_code;
         }
         start_ns = first ? event->time_ns : start_ns;
         if (options->format == DUMP_JSONL) {
@@ -35,7 +35,7 @@ static int dump_trace(tocsin_trace *trace, const dump_options *options, uint64_t
         }
         (*printed)++;
     }
-    return exit_code;
+    return cli_traces_tell_damage(trace) && exit_code == CLI_HOLDS ? CLI_INPUT : exit_code;
 }
 
 int cmd_dump(int argc, char **argv)

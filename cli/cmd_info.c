@@ -43,10 +43,8 @@ static void print_process(const tocsin_trace_facts *facts, int64_t rank)
         printf("%8s recovered from memory after the process was killed: %s\n", "",
                cli_bytes(facts->recovered_bytes, cells[0]));
     }
-    if (facts->corrupt_blocks > 0 || facts->trailing_bytes > 0 || facts->lost > 0) {
-        printf("%8s damage: %s corrupt blocks, %s after the last whole block, %s events lost\n", "",
-               cli_count(facts->corrupt_blocks, cells[0]),
-               cli_bytes(facts->trailing_bytes, cells[1]), cli_count(facts->lost, cells[2]));
+    if (facts->lost > 0) {
+        printf("%8s events that could not be written: %s\n", "", cli_count(facts->lost, cells[0]));
     }
 }
 
@@ -60,6 +58,9 @@ static void describe_process(tocsin_trace *trace, int *exit_code)
     }
     tocsin_trace_get_facts(trace, &facts);
     print_process(&facts, rank);
+    if (cli_traces_tell_damage(trace)) {
+        *exit_code = CLI_INPUT;
+    }
 }
 
 static int describe_traces(const char *path)

@@ -103,7 +103,7 @@ static int report(const run_options *options, const cli_checking *checking)
 static void note_nothing_recorded(const cli_checking *checking)
 {
     if (tocsin_run_process_count(checking->run) == 0) {
-        cli_note("nothing was recorded: no process of the command imported torch");
+        cli_note("nothing was recorded: no Python of the command imported torch under the recorder");
         cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
     }
 }

@@ -32,18 +32,37 @@ tocsin_trace *cli_traces_at(const cli_traces *traces, size_t index)
 const tocsin_event *cli_traces_next(tocsin_trace *trace, int *exit_code)
 {
     assert(trace && exit_code);
-    for (;;) {
-        const tocsin_event *event = NULL;
-        tocsin_error error;
-        tocsin_status status = tocsin_trace_next(trace, &event, &error);
-        if (status == TOCSIN_OK) {
-            return event;
-        }
+    const tocsin_event *event = NULL;
+    tocsin_error error;
+    tocsin_status status;
+    do {
+        status = tocsin_trace_next(trace, &event, &error);
+    } while (status == TOCSIN_E_CORRUPT);
+    if (status != TOCSIN_OK) {
         *exit_code = cli_fail(&error);
-        if (status != TOCSIN_E_CORRUPT) {
-            return NULL;
-        }
+        return NULL;
     }
+    return event;
+}
+
+bool cli_traces_tell_damage(const tocsin_trace *trace)
+{
+    assert(trace);
+    char number[CLI_NUMBER_BYTES];
+    tocsin_trace_facts facts;
+    tocsin_trace_get_facts(trace, &facts);
+
+    if (facts.corrupt_blocks > 0) {
+        cli_error("damaged: %s block%s skipped, %s", cli_count(facts.corrupt_blocks, number),
+                  facts.corrupt_blocks == 1 ? "" : "s", tocsin_trace_path(trace));
+    }
+    /* A killed process may leave a part of a block, which its ring has in full. */
+    bool is_cut = facts.trailing_bytes > 0 && facts.recovered_bytes == 0 && !facts.alive;
+    if (is_cut) {
+        cli_error("cut off: %s after the last whole block, %s",
+                  cli_bytes(facts.trailing_bytes, number), tocsin_trace_path(trace));
+    }
+    return facts.corrupt_blocks > 0 || is_cut;
 }
 
 void cli_traces_close(cli_traces *traces)

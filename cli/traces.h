@@ -15,9 +15,11 @@ typedef struct cli_traces {
 int cli_traces_open(cli_traces *traces, const char *path);
 size_t cli_traces_count(const cli_traces *traces);
 tocsin_trace *cli_traces_at(const cli_traces *traces, size_t index);
-/* The next event of a trace, NULL at its end. A corrupt block is skipped with an error line; then
- * *exit_code becomes CLI_INPUT, and reading goes on. */
+/* The next event of a trace, NULL at its end or after an error, which is printed and sets
+ * *exit_code. Damaged blocks are skipped. */
 const tocsin_event *cli_traces_next(tocsin_trace *trace, int *exit_code);
+/* After reading: an error line for each kind of damage that was met; was there any? */
+bool cli_traces_tell_damage(const tocsin_trace *trace);
 void cli_traces_close(cli_traces *traces);
 
 #endif

@@ -154,7 +154,7 @@ static void append_uncovered(tocsin_string *out, const tocsin_check_report *repo
     }
     if (summary->incomplete_processes > 0) {
         tocsin_string_printf(
-            out, "  the end of %" PRIu64 " process%s: killed before the file was closed\n",
+            out, "  the end of %" PRIu64 " process%s: killed, or the file is cut off\n",
             summary->incomplete_processes, summary->incomplete_processes == 1 ? "" : "es");
     }
     if (summary->corrupt_blocks > 0) {

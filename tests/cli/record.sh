@@ -2,7 +2,7 @@
 # `tocsin record` around commands that do not import torch: launching, signals, exit statuses.
 . "${TOCSIN_SOURCE:?}/tests/cli/transcript.bash" || exit 1
 
-nothing='! tocsin: nothing was recorded: no process of the command imported torch
+nothing='! tocsin: nothing was recorded: no Python of the command imported torch under the recorder
 ! hint: the command must end in a Python that does not ignore its environment (-E, -I)'
 
 expect 0 tocsin record -o run -- echo hello <<END

@@ -6,7 +6,8 @@
 #   END
 #
 # runs the command in the test's own folder and compares exit status, stdout, then stderr. What
-# differs from run to run is shown as a word: <tmp> the folder, <time> a UTC time, <pid>.
+# differs from run to run is shown as a word: <tmp> the folder, <time> a UTC time, <pid>; a test may
+# add a sed expression of its own in transcript_extra.
 set -uo pipefail
 
 : "${TOCSIN:?}" "${TOCSIN_SOURCE:?}" "${TOCSIN_BUILD:?}" "${PYTHON:?}"
@@ -25,7 +26,8 @@ normalise() {
         -e "s#$TOCSIN_BUILD#<build>#g" -e "s#$PYTHON#<python>#g" \
         -e 's#[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z#<time>#g' \
         -e 's#-[0-9]{8}T[0-9]{6}Z-[0-9]+#-<time>-<pid>#g' \
-        -e 's#^(host      ).*#\1<host>#' -e 's#^(tocsin    )[0-9.]+$#\1<version>#'
+        -e 's#^(host      ).*#\1<host>#' -e 's#^(tocsin    )[0-9.]+$#\1<version>#' \
+        -e "${transcript_extra:-}"
 }
 
 expect() {

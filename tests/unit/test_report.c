@@ -132,7 +132,7 @@ static void test_findings_of_one_step_are_one_cluster(void **state)
                   "\n"
                   "not covered:\n"
                   "  what came after checking was stopped\n"
-                  "  the end of 1 process: killed before the file was closed\n");
+                  "  the end of 1 process: killed, or the file is cut off\n");
     char *printed = print(&report, TOCSIN_REPORT_TEXT, true, false);
     assert_non_null(strstr(printed, "\nstep 2: TOC003 zero_grad was not called\n"
                                     "  expected: zero_grad comes before each step.\n"
