@@ -40,12 +40,13 @@ static bool is_one_of(uint8_t role, const uint8_t *roles, size_t count)
 static tocsin_drop bias_of_order(tocsin_population_key population, tocsin_fact_key fact)
 {
     static const uint8_t skeleton[] = {TOCSIN_ROLE_ZERO_GRAD, TOCSIN_ROLE_BACKWARD,
-                                       TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_CLIP_GRAD,
-                                       TOCSIN_ROLE_SCHEDULER_STEP};
-    bool known = population.role != fact.role &&
-                 is_one_of(population.role, skeleton, sizeof skeleton) &&
-                 is_one_of(fact.role, skeleton, 3);
-    return known ? TOCSIN_DROP_KEPT : TOCSIN_DROP_UNSTABLE_ORDER;
+                                       TOCSIN_ROLE_OPTIMIZER_STEP};
+    static const uint8_t surroundings[] = {TOCSIN_ROLE_CLIP_GRAD, TOCSIN_ROLE_SCHEDULER_STEP};
+    bool known = is_one_of(population.role, skeleton, sizeof skeleton) ||
+                 is_one_of(population.role, surroundings, sizeof surroundings);
+    return known && is_one_of(fact.role, skeleton, sizeof skeleton) && population.role != fact.role
+               ? TOCSIN_DROP_KEPT
+               : TOCSIN_DROP_UNSTABLE_ORDER;
 }
 
 /* Only what every model and every optimizer shares: that some verbs of training contain others, and

@@ -17,7 +17,7 @@
 #include <tocsin/infer.h>
 
 #define TOCSIN_INFER_RUNS_MAX  64        /* run sets are one word */
-#define TOCSIN_INFER_ROWS_MAX  65536     /* different circumstances in one population */
+#define TOCSIN_INFER_ROWS_MAX  16384     /* different circumstances in one population */
 #define TOCSIN_INFER_CELLS_MAX (1 << 22) /* (circumstance, fact) in one population */
 
 /* ---- 1. Bits: sets of rows, `words` words each, bits past the last row 0 -------------------- */
