@@ -35,7 +35,7 @@ def prepare(executed: str = "") -> None:
     _trace_originals(functions.UserFunctionVariable)
     gate.follow(package.eval_frame.skip_code)
     _skip_ourselves()
-    _pause_while_compiling(package.callback.callback_handler)
+    _hold_while_compiling(package)
 
 
 def _trace_originals(variable: type) -> None:
@@ -74,6 +74,11 @@ def _codes(module: types.ModuleType) -> Iterator[types.CodeType]:
             pending += [c for c in code.co_consts if isinstance(c, types.CodeType)]
 
 
-def _pause_while_compiling(handler) -> None:
+def _hold_while_compiling(package) -> None:
+    """A frame is compiled on the thread that runs it; a backward pass perhaps later, on another."""
+    compile_frame = getattr(package.convert_frame, "_compile", None)
+    if compile_frame is not None:
+        _core.hook(compile_frame, "torch._dynamo.convert_frame._compile", "", _core.HOLD)
+    handler = package.callback.callback_handler
     handler.register_start_callback(lambda _: _core.pause())
     handler.register_end_callback(lambda _: _core.resume())

@@ -167,6 +167,14 @@ def torch_targets(torch) -> Iterator[Target]:
     yield from _optimizers_and_schedulers(torch)
 
 
+def tracer_targets(torch) -> Iterator[Target]:
+    """What runs a program on stand-ins to write it down: no call in there is training."""
+    yield Target(torch.jit.trace, "torch.jit.trace", "", _core.HOLD)
+    yield Target(torch.jit.trace_module, "torch.jit.trace_module", "", _core.HOLD)
+    yield Target(torch.fx.Tracer.trace, "torch.fx.Tracer.trace", "", _core.HOLD)
+    yield Target(torch.export.export, "torch.export.export", "", _core.HOLD)
+
+
 def package_targets(module: types.ModuleType) -> Iterator[Target]:
     """The public functions of a user's module and the public methods of its classes."""
     for name, value in list(vars(module).items()):
@@ -237,6 +245,8 @@ def install(
     torch = sys.modules["torch"]
     _selection = Selection(names, roles)
     _packages = tuple(packages)
+    for target in tracer_targets(torch):
+        _core.hook(*target)
     count = hook(torch_targets(torch))
     _follow_steps(torch)
     _follow_subclasses(torch, torch.optim.Optimizer)

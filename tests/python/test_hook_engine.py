@@ -577,6 +577,21 @@ def test_outermost_self(hook):
     assert _core.counts() == {"wrapper": (1, 0), "base": (1, 0)}
 
 
+def test_hold_flag(hook):
+    def tracer(n):
+        if n < 0:
+            raise ValueError
+        return plain(n)
+
+    hook(tracer, "tracer", "", _core.HOLD)
+    hook(plain)
+    assert tracer(1) == 3
+    with pytest.raises(ValueError):
+        tracer(-1)
+    plain(1)
+    assert _core.counts() == {"name": (1, 0)}
+
+
 def test_outermost_after_exception(hook):
     def failing():
         raise ValueError

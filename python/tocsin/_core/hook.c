@@ -174,6 +174,12 @@ PyObject *tocsin_hook_run(hook_entry *entry, vectorcallfunc original, PyObject *
     if (!now || held || atomic_load_explicit(&paused, memory_order_relaxed) > 0) {
         return original(callable, args, nargsf, kwnames);
     }
+    if (entry->hook.flags & TOCSIN_HOOK_HOLD) {
+        held = true;
+        PyObject *result = original(callable, args, nargsf, kwnames);
+        held = false;
+        return result;
+    }
     Py_ssize_t nargs = PyVectorcall_NARGS(nargsf);
     open_call call = {open_calls, nargs > 0 ? args[0] : NULL, entry->hook.role};
     bool outermost_only =
@@ -424,7 +430,8 @@ int tocsin_hook_module_exec(PyObject *module)
         PyModule_AddIntConstant(module, "METHOD", TOCSIN_HOOK_METHOD) < 0 ||
         PyModule_AddIntConstant(module, "MODULE_CALL", TOCSIN_HOOK_MODULE_CALL) < 0 ||
         PyModule_AddIntConstant(module, "OUTERMOST", TOCSIN_HOOK_OUTERMOST) < 0 ||
-        PyModule_AddIntConstant(module, "OUTERMOST_SELF", TOCSIN_HOOK_OUTERMOST_SELF) < 0) {
+        PyModule_AddIntConstant(module, "OUTERMOST_SELF", TOCSIN_HOOK_OUTERMOST_SELF) < 0 ||
+        PyModule_AddIntConstant(module, "HOLD", TOCSIN_HOOK_HOLD) < 0) {
         return -1;
     }
     return 0;

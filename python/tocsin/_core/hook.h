@@ -20,7 +20,8 @@ enum {                              /* tocsin_hook.flags */
        TOCSIN_HOOK_METHOD = 2,      /* args[0] is the bound object ("self") */
        TOCSIN_HOOK_MODULE_CALL = 4, /* torch.nn.Module.__call__: args[0] is the module */
        TOCSIN_HOOK_OUTERMOST = 8,   /* only when no call of the same role is open on the thread */
-       TOCSIN_HOOK_OUTERMOST_SELF = 16 /* only when none is open for the same args[0] */
+       TOCSIN_HOOK_OUTERMOST_SELF = 16, /* only when none is open for the same args[0] */
+       TOCSIN_HOOK_HOLD = 32            /* a tracer: neither it nor what it calls is observed */
 };
 
 /* One hooked callable. Hooks are never freed while the process lives and never move: pointers to
