@@ -243,7 +243,7 @@ static void say_token(const subject *about, const char *token, size_t bytes, toc
     else if (IS("value"))
         tocsin_scalar_say(vocabulary, fact->value, out);
     else
-        assert(!"unknown token in a statement");
+        assert(false && "unknown token in a statement");
 #undef IS
 }
 
