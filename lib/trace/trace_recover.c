@@ -8,6 +8,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 enum { PAGE_BYTES_MIN = 4096, PAGE_BYTES_MAX = 1 << 20 };
 
@@ -202,7 +203,8 @@ tocsin_status tocsin_trace_recover_rings(tocsin_trace *trace, tocsin_error *erro
         status = recover_all(trace, &source, error);
     else if (status == TOCSIN_E_NOT_FOUND)
         status = TOCSIN_OK;
-    tocsin_status closed = tocsin_file_close(&source.fd, path.text, NULL);
+    if (source.fd >= 0)
+        close(source.fd);
     tocsin_string_free(&path);
-    return status == TOCSIN_OK ? closed : status;
+    return status;
 }
