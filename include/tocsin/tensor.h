@@ -109,7 +109,7 @@ typedef struct tocsin_statistics {
 
 /* Digest and statistics in one pass over memory; either output may be NULL. Uses the fastest kernel
  * this CPU has; the result is bit-equal to the scalar one. The floating point environment of the
- * thread (flush to zero, rounding, flags) neither matters nor changes. 40 KiB of stack at most.
+ * thread (flush to zero, rounding, flags) neither matters nor changes. About 45 KiB of stack.
  * Errors: E_ARGUMENT (unknown dtype, ndim > TOCSIN_NDIM_MAX, negative size, NULL data with
  * elements, shard outside the whole), E_LIMIT (more than 2^60 words in the whole, strides that span
  * more than 2^61 bytes). */

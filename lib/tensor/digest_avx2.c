@@ -56,6 +56,12 @@ typedef struct limb_table {
     alignas(32) uint64_t limbs[TOCSIN_TILE_WORDS * LIMBS_MAX];
 } limb_table;
 
+/* The large locals of a walk, once for all encodings. */
+typedef struct tile_scratch {
+    limb_table table;
+    alignas(32) unsigned char staged[TOCSIN_TILE_WORDS * 4];
+} tile_scratch;
+
 /* ---- words --------------------------------------------------------------------------------- */
 
 static void split_weights(limb_table *table, const uint64_t *weights, size_t count,
@@ -86,6 +92,7 @@ AVX2_INLINE void add_words(vector_tally *tally, __m256i products[LIMBS_MAX], __m
     tally->sum = _mm256_add_epi64(tally->sum, words);
     tally->high_sum = _mm256_add_epi64(tally->high_sum, high);
     tally->exclusive = _mm256_xor_si256(tally->exclusive, words);
+#pragma GCC unroll 3 /* or gcc keeps the products in memory */
     for (size_t i = 0; i < limb_count; ++i) {
         const uint64_t *limb = limbs + i * GROUP_WORDS;
         __m256i even = _mm256_load_si256((const __m256i *)(const void *)limb);
@@ -239,11 +246,13 @@ AVX2_INLINE void add_step(vector_tally *tally, __m256i products[LIMBS_MAX],
                           tocsin_encoding encoding, size_t step_bytes, bool masked)
 {
     if (encoding == TOCSIN_ENCODING_BYTE) {
+#pragma GCC unroll 2
         for (size_t i = 0; i < 2; ++i) {
             __m128i raw = _mm_loadl_epi64((const __m128i *)(const void *)(bytes + i * 8));
             add_words(tally, products, _mm256_cvtepu8_epi32(raw), limbs + i * 16, 2);
         }
     } else if (encoding <= TOCSIN_ENCODING_BF16) {
+#pragma GCC unroll 2
         for (size_t i = 0; i < 2; ++i) {
             __m128i raw = load_half(bytes + i * 16);
             __m256i words = _mm256_cvtepu16_epi32(raw);
@@ -255,6 +264,7 @@ AVX2_INLINE void add_step(vector_tally *tally, __m256i products[LIMBS_MAX],
         add_floats(tally, 0, widen_halves(load_half(bytes)), masked);
         add_floats(tally, 2, widen_halves(load_half(bytes + 16)), masked);
     } else {
+#pragma GCC unroll 4
         for (size_t i = 0; i < step_bytes / 32; ++i) {
             __m256i words = load(bytes + i * 32);
             add_words(tally, products, words, limbs + i * 24, 3);
@@ -291,6 +301,7 @@ AVX2_INLINE bool add_tile(vector_tally *total, const tocsin_tile_rows *rows, con
     const size_t step_limbs = step_bytes / word_bytes * limb_count;
     vector_tally tally = *total;
     __m256i products[LIMBS_MAX];
+#pragma GCC unroll 3
     for (size_t i = 0; i < LIMBS_MAX; ++i)
         products[i] = _mm256_setzero_si256();
     tally.nan = tally.non_finite = tally.zero = _mm256_setzero_si256();
@@ -387,24 +398,23 @@ AVX2_INLINE void vector_tally_store(const vector_tally *from, tocsin_tally *to,
 
 /* The tally is a local variable, so that it stays in registers or is spilled in whole vectors.
  * `is_hopeful`: floats that may be taken for finite at first. */
-AVX2_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encoding encoding,
-                          size_t step_bytes, size_t limb_count, bool is_hopeful)
+AVX2_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tile_scratch *scratch,
+                          tocsin_encoding encoding, size_t step_bytes, size_t limb_count,
+                          bool is_hopeful)
 {
     const size_t component_bytes = step_bytes / TOCSIN_LANES;
-    alignas(32) unsigned char staged[TOCSIN_TILE_WORDS * 4];
-    limb_table table;
-    split_weights(&table, walk->weights, walk->tile_element_count * walk->layout->words_per_element,
-                  limb_count);
+    split_weights(&scratch->table, walk->weights,
+                  walk->tile_element_count * walk->layout->words_per_element, limb_count);
     vector_tally total = {0};
     uint64_t padding = 0;
     tocsin_tile tile;
     while (tocsin_walk_next(walk, &tile)) {
-        tocsin_tile_rows rows = tocsin_tile_rows_of(walk, &tile, step_bytes, staged);
+        tocsin_tile_rows rows = tocsin_tile_rows_of(walk, &tile, step_bytes, scratch->staged);
         uint64_t value;
-        if (!is_hopeful ||
-            !add_tile(&total, &rows, table.limbs, encoding, step_bytes, limb_count, false, &value))
-            (void)add_tile(&total, &rows, table.limbs, encoding, step_bytes, limb_count, true,
-                           &value);
+        if (!is_hopeful || !add_tile(&total, &rows, scratch->table.limbs, encoding, step_bytes,
+                                     limb_count, false, &value))
+            (void)add_tile(&total, &rows, scratch->table.limbs, encoding, step_bytes, limb_count,
+                           true, &value);
         tally->polynomial = m61_add(tally->polynomial, m61_mul(value, tile.weight));
         padding += (step_bytes - rows.row_bytes % step_bytes) % step_bytes / component_bytes;
         if (encoding == TOCSIN_ENCODING_BYTE)
@@ -415,10 +425,12 @@ AVX2_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encodin
 
 AVX2 void tocsin_digest_walk_avx2(tocsin_walk *walk, tocsin_tally *tally)
 {
+    tile_scratch scratch;
     switch ((tocsin_encoding)walk->layout->encoding) {
 #define X(name, step_bytes, limb_count, is_hopeful)                                                \
     case TOCSIN_ENCODING_##name:                                                                   \
-        add_walk(walk, tally, TOCSIN_ENCODING_##name, step_bytes, limb_count, is_hopeful);         \
+        add_walk(walk, tally, &scratch, TOCSIN_ENCODING_##name, step_bytes, limb_count,            \
+                 is_hopeful);                                                                      \
         break;
         WALK_TABLE(X)
 #undef X

@@ -64,6 +64,12 @@ static void split_weights(limb_table *table, const uint64_t *weights, size_t cou
     }
 }
 
+/* The large locals of a walk, once for all encodings. */
+typedef struct tile_scratch {
+    limb_table table;
+    alignas(64) unsigned char staged[TOCSIN_TILE_WORDS * 4];
+} tile_scratch;
+
 typedef struct limb_products {
     __m512i low[2]; /* even, odd words */
     __m512i high[2];
@@ -78,6 +84,7 @@ AVX512_INLINE void add_words(vector_tally *tally, limb_products *products, __m51
     tally->even_sum = _mm512_add_epi64(tally->even_sum, parts[0]);
     tally->odd_sum = _mm512_add_epi64(tally->odd_sum, parts[1]);
     tally->exclusive = _mm512_xor_si512(tally->exclusive, words);
+#pragma GCC unroll 2
     for (size_t i = 0; i < 2; ++i) {
         __m512i low = _mm512_load_si512(limbs + i * 16);
         __m512i top = _mm512_load_si512(limbs + i * 16 + 8);
@@ -230,21 +237,21 @@ AVX512_INLINE void vector_tally_store(const vector_tally *from, tocsin_tally *to
 }
 
 /* The tally is a local variable, so that it stays in registers or is spilled in whole vectors. */
-AVX512_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encoding encoding)
+AVX512_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tile_scratch *scratch,
+                            tocsin_encoding encoding)
 {
     const bool is_wide = encoding == TOCSIN_ENCODING_F32;
-    alignas(64) unsigned char staged[TOCSIN_TILE_WORDS * 4];
-    limb_table table;
-    split_weights(&table, walk->weights, walk->tile_element_count * walk->layout->words_per_element,
+    split_weights(&scratch->table, walk->weights,
+                  walk->tile_element_count * walk->layout->words_per_element,
                   is_wide ? WIDE_SPLIT : NARROW_SPLIT);
     vector_tally total = {0};
     tocsin_tile tile;
     while (tocsin_walk_next(walk, &tile)) {
         tocsin_tile_rows rows =
-            tocsin_tile_rows_of(walk, &tile, STEP_WORDS * (is_wide ? 4 : 2), staged);
+            tocsin_tile_rows_of(walk, &tile, STEP_WORDS * (is_wide ? 4 : 2), scratch->staged);
         uint64_t value;
-        if (!add_tile(&total, &rows, table.limbs, encoding, false, &value))
-            (void)add_tile(&total, &rows, table.limbs, encoding, true, &value);
+        if (!add_tile(&total, &rows, scratch->table.limbs, encoding, false, &value))
+            (void)add_tile(&total, &rows, scratch->table.limbs, encoding, true, &value);
         tally->polynomial = m61_add(tally->polynomial, m61_mul(value, tile.weight));
     }
     vector_tally_store(&total, tally, walk->element_count * walk->layout->components);
@@ -252,15 +259,16 @@ AVX512_INLINE void add_walk(tocsin_walk *walk, tocsin_tally *tally, tocsin_encod
 
 AVX512 void tocsin_digest_walk_avx512(tocsin_walk *walk, tocsin_tally *tally)
 {
+    tile_scratch scratch;
     switch ((tocsin_encoding)walk->layout->encoding) {
     case TOCSIN_ENCODING_F32:
-        add_walk(walk, tally, TOCSIN_ENCODING_F32);
+        add_walk(walk, tally, &scratch, TOCSIN_ENCODING_F32);
         break;
     case TOCSIN_ENCODING_BF16:
-        add_walk(walk, tally, TOCSIN_ENCODING_BF16);
+        add_walk(walk, tally, &scratch, TOCSIN_ENCODING_BF16);
         break;
     case TOCSIN_ENCODING_F16:
-        add_walk(walk, tally, TOCSIN_ENCODING_F16);
+        add_walk(walk, tally, &scratch, TOCSIN_ENCODING_F16);
         break;
     default:
         tocsin_digest_walk_avx2(walk, tally);
