@@ -102,7 +102,8 @@ def _autograd(torch, numbers):
 def _battery(torch, numbers):
     """Other shapes, zero sizes, many axes, expanded and empty tensors, sparse ones."""
     number = numbers[torch.float32]
-    for shape in ((), (0,), (1,), (4, 0, 3), (2, 3, 1, 5, 1, 7), (2, 1, 3, 1, 2, 1, 2), (8, 3, 3, 3)):
+    shapes = ((), (0,), (1,), (4, 0, 3), (2, 3, 1, 5, 1, 7), (2, 1, 3, 1, 2, 1, 2), (8, 3, 3, 3))
+    for shape in shapes:
         for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
             tensor = torch.zeros(shape, dtype=dtype)
             yield _fact(tensor, numbers[dtype])

@@ -91,7 +91,9 @@ def _outermost(roots):
 
 def _has_parameters(module):
     return any(
-        parameter is not None for _, inner in _walk(module, "") for parameter in inner._parameters.values()
+        parameter is not None
+        for _, inner in _walk(module, "")
+        for parameter in inner._parameters.values()
     )
 
 

@@ -34,7 +34,8 @@ class Process:
         ]
 
     def meta(self, key):
-        return [e["value"].get("value") for e in self.events if e["kind"] == "meta" and e["key"] == key]
+        changes = (e for e in self.events if e["kind"] == "meta" and e["key"] == key)
+        return [change["value"].get("value") for change in changes]
 
     def variables(self):
         return sorted({e["variable"] for e in self.states()})

@@ -1,4 +1,4 @@
-"""Compiled models: the same numbers; inside a compiled region nothing is seen, its parameters are."""
+"""Compiled models: the same numbers. Inside a compiled region nothing is seen but parameters."""
 
 from recording import Script
 

@@ -24,7 +24,8 @@ def expected(tensor):
     name = str(tensor.dtype).removeprefix("torch.")
     strides = tensor.stride() if tensor.layout == torch.strided else None
     flags = (tensor.requires_grad, tensor.grad_fn is not None)
-    return data, tuple(tensor.shape), strides, name, *flags, tensor.device.type == "cpu", readable, grad
+    on_cpu = tensor.device.type == "cpu"
+    return data, tuple(tensor.shape), strides, name, *flags, on_cpu, readable, grad
 
 
 def check(tensor):

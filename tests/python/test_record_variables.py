@@ -111,7 +111,8 @@ def test_an_optimizer_of_another_model():
         "optimizer0.group0.param0": True,
         "optimizer0.group0.param1": True,
     }
-    assert flags(states, "present")["weight"] and not flags(states, "present")["optimizer0.group0.param0"]
+    present = flags(states, "present")
+    assert present["weight"] and not present["optimizer0.group0.param0"]
 
 
 def test_a_replaced_head_is_noticed():
@@ -128,7 +129,8 @@ def test_a_replaced_head_is_noticed():
             optimizer.step()
         """
     ).process
-    steps = [flags(group, "in_optimizer") for group in process.at_role(STEP, "enter", attribute="grad")]
+    groups = process.at_role(STEP, "enter", attribute="grad")
+    steps = [flags(group, "in_optimizer") for group in groups]
     assert steps[1]["1.weight"] and not steps[2]["1.weight"] and not steps[3]["1.weight"]
     assert "optimizer0.group0.param2" in steps[2] and "optimizer0.group0.param2" not in steps[1]
 
@@ -197,7 +199,8 @@ def test_models_in_wrappers_and_several_models():
         train(nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
         """
     ).process
-    assert process.variables() == ["bias", "model0.bias", "model0.weight", "model1.weight", "weight"]
+    several = ["model0.bias", "model0.weight", "model1.weight"]
+    assert process.variables() == ["bias", *several, "weight"]
 
 
 def test_a_buffer_that_is_replaced_and_a_loss_with_weights():

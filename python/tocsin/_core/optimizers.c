@@ -76,8 +76,7 @@ static double number_of(PyObject *object)
             memcpy(&single, meta.data, sizeof single);
             number = (double)single;
         }
-        if (meta.owner != NULL)
-            tensor_meta_release(&meta);
+        tensor_meta_release(&meta);
     }
     return number;
 }

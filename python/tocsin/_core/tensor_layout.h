@@ -36,10 +36,10 @@ bool tensor_meta_read(PyObject *tensor, tensor_meta *meta);
 bool tensor_meta_read_grad(PyObject *tensor, tensor_meta *meta);
 
 /* Drop what the slow path holds. */
-void tensor_meta_release(tensor_meta *meta);
-
-/* Does the tensor have the word "requires_grad" about it: cheaper than a whole read. */
-bool tensor_requires_grad(PyObject *tensor);
+static inline void tensor_meta_release(tensor_meta *meta)
+{
+    Py_CLEAR(meta->owner);
+}
 
 /* Python: tensor_layout_calibrate(tensor_type, parameter_type, probes, battery) -> dict of offsets.
  * Finds every offset from `probes` (tuples, see layout.py), then demands that each tensor of

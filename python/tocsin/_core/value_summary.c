@@ -236,8 +236,7 @@ static void fill_tensor(tocsin_value *value, tocsin_trace_writer *writer, PyObje
                               (tensor_is_parameter(object) ? TOCSIN_VALUE_IS_PARAMETER : 0) |
                               (meta.on_cpu ? 0 : TOCSIN_VALUE_ON_DEVICE));
     value->as.shape = value_shape_id(writer, meta.ndim, meta.sizes);
-    if (meta.owner != NULL)
-        tensor_meta_release(&meta);
+    tensor_meta_release(&meta);
 }
 
 static void fill_int(tocsin_value *value, PyObject *object)

@@ -485,8 +485,7 @@ static void sample_grad(sampling_point *point, tracked *variable, PyObject *tens
     if (tensor_meta_read_grad(tensor, &grad)) {
         emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, amount, flags | TOCSIN_STATE_PRESENT,
                    &grad);
-        if (grad.owner != NULL)
-            tensor_meta_release(&grad);
+        tensor_meta_release(&grad);
     } else {
         emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, amount, flags, NULL);
     }
@@ -517,8 +516,7 @@ static void sample_variable(sampling_point *point, tracked *variable)
         if (data != TOCSIN_SAMPLING_NONE)
             emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, data, flags | TOCSIN_STATE_PRESENT,
                        &meta);
-        if (meta.owner != NULL)
-            tensor_meta_release(&meta);
+        tensor_meta_release(&meta);
     } else if (tensor != NULL && data != TOCSIN_SAMPLING_NONE) {
         /* a subclass: it is there, its memory is its own business */
         emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, TOCSIN_SAMPLING_PRESENCE,
