@@ -14,10 +14,15 @@
 #include "tensor/mersenne61.h"
 #include "tensor/tensor.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#else
+#include <fenv.h>
+#endif
+
 /* ---- floating point environment ------------------------------------------------------------- */
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 typedef unsigned float_environment;
 
 static float_environment float_environment_enter(void)
@@ -32,7 +37,6 @@ static void float_environment_leave(float_environment saved)
     _mm_setcsr(saved);
 }
 #else
-#include <fenv.h>
 typedef fenv_t float_environment;
 
 static float_environment float_environment_enter(void)
