@@ -1,5 +1,4 @@
 # The house rules hold, and the programs that check them notice breaches.
-find_package(Python3 REQUIRED COMPONENTS Interpreter)
 foreach(tool IN ITEMS tidy layers links)
   add_test(NAME tools.${tool} COMMAND ${Python3_EXECUTABLE} ${CMAKE_SOURCE_DIR}/tools/${tool})
   set_tests_properties(tools.${tool} PROPERTIES LABELS tools)
