@@ -149,6 +149,8 @@ TOCSIN_API void tocsin_recorder_meta_text(tocsin_recorder *recorder, int key, co
  * row (training went on with another optimizer). Any step ends the micro-steps. */
 #define TOCSIN_LEADER_LAG 16
 TOCSIN_API void tocsin_recorder_optimizer_stepped(tocsin_recorder *recorder, uint32_t slot);
+/* Does this optimizer lead? Any does while no step was completed. */
+TOCSIN_API bool tocsin_recorder_leads(const tocsin_recorder *recorder, uint32_t slot);
 /* A backward pass is complete. */
 TOCSIN_API void tocsin_recorder_backward_passed(tocsin_recorder *recorder);
 /* The user says that a step is complete: from now on only the user does. */

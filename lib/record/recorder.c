@@ -420,6 +420,11 @@ void tocsin_recorder_optimizer_stepped(tocsin_recorder *recorder, uint32_t slot)
     reset_micro_steps(recorder);
 }
 
+bool tocsin_recorder_leads(const tocsin_recorder *recorder, uint32_t slot)
+{
+    return !recorder->has_leader || recorder->leader_slot == slot;
+}
+
 void tocsin_recorder_backward_passed(tocsin_recorder *recorder)
 {
     recorder->micro_step++;

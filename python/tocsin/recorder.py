@@ -127,15 +127,24 @@ def account(summary, directory):
     )
 
 
+def _say(text):
+    """On stderr, if there still is one."""
+    if sys.stderr is not None:
+        try:
+            print(text, file=sys.stderr)
+        except (OSError, ValueError):
+            pass
+
+
 def stop():
     """Close this process's file; say what it cost, in processes that trained and on rank 0."""
     failure = _core.recorder_failure()
     try:
         summary = _core.recorder_close()
     except Exception as error:
-        print(f"tocsin: error: the recording is incomplete: {error}", file=sys.stderr)
+        _say(f"tocsin: error: the recording is incomplete: {error}")
         return
     if failure is not None:
-        print(f"tocsin: error: nothing was recorded: {failure}", file=sys.stderr)
+        _say(f"tocsin: error: nothing was recorded: {failure}")
     elif summary and summary["steps"] and _rank == 0 and not os.environ.get("TOCSIN_QUIET"):
-        print(account(summary, _directory), file=sys.stderr)
+        _say(account(summary, _directory))

@@ -23,7 +23,8 @@ _WRAPPERS = {
     "CheckpointWrapper": "_checkpoint_wrapped_module",
 }
 
-_prefixes: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
+# By id, with a weak reference to tell whose it is: modules may define __eq__ as they like.
+_prefixes: dict[int, tuple[weakref.ref, str]] = {}
 
 
 class _Variable:
@@ -76,7 +77,7 @@ def _children(module):
 def _walk(module, prefix, path=()):
     """(canonical name, module) of a module and all below it, once per path to it."""
     yield prefix, module
-    if len(path) >= _DEPTH_MAX or module in path:
+    if len(path) >= _DEPTH_MAX or any(module is outer for outer in path):
         return
     for name, child in _children(module):
         full = f"{prefix}.{name}" if prefix and name else prefix or name
@@ -97,15 +98,21 @@ def _has_parameters(module):
     )
 
 
+def _kept_prefix(model):
+    reference, prefix = _prefixes.get(id(model), (None, None))
+    return prefix if reference is not None and reference() is model else None
+
+
 def _model_prefixes(models):
     """ "" for the only model; "model0", "model1" for several. A model keeps a prefix it has."""
-    prefixes = {model: _prefixes[model] for model in models if model in _prefixes}
-    first = 1 if prefixes else 0
-    for model in models:
-        if model not in prefixes:
-            free = (f"model{index}" for index in range(first, len(models) + 1))
-            taken = set(prefixes.values())
-            prefixes[model] = "" if len(models) == 1 else next(p for p in free if p not in taken)
+    prefixes = [_kept_prefix(model) for model in models]
+    first = 1 if any(prefix is not None for prefix in prefixes) else 0
+    for index, prefix in enumerate(prefixes):
+        if prefix is None and len(models) > 1:
+            free = (f"model{number}" for number in range(first, len(models) + 1))
+            prefixes[index] = next(name for name in free if name not in prefixes)
+        elif prefix is None:
+            prefixes[index] = ""
     return prefixes
 
 
@@ -114,13 +121,13 @@ def _root_names(roots, final):
     (a loss with weights, a metric) goes by its class."""
     roots = _outermost(roots)
     models = [root for root in roots if _has_parameters(root)]
-    prefixes = _model_prefixes(models)
+    names = list(zip(_model_prefixes(models), models, strict=True))
     if final:
-        _prefixes.update(prefixes)
-    names = [(prefixes[model], model) for model in models]
+        _prefixes.clear()
+        _prefixes.update({id(model): (weakref.ref(model), prefix) for prefix, model in names})
     used = {prefix for prefix, _ in names}
     for root in roots:
-        if root in models:
+        if any(root is model for model in models):
             continue
         name, index = type(root).__name__, 1
         while name in used:

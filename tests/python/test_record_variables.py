@@ -238,3 +238,39 @@ def test_sparse_gradients_are_there_and_not_read():
     ).process
     state = process.at_role(STEP, "enter", attribute="grad")[0][0]
     assert "present" in state["flags"] and "digested" not in state["flags"]
+
+
+def test_a_second_optimizer_is_read_for_its_own_parameters():
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2))
+        optimizers = {p: torch.optim.SGD([p], lr=0.1) for p in model.parameters()}
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+        for step in range(3):
+            model(torch.randn(3, 2)).sum().backward()
+        """
+    ).process
+    sizes = [len(group) for group in process.at_role(STEP, "exit")]
+    assert len(sizes) == 12 and sizes[0] == 4 and sum(sizes[4:]) == 2 * (4 + 1 + 1 + 1)
+    assert process.meta("step") == [0, 1, 2, 3]
+
+
+def test_a_scripted_module():
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.Linear(2, 2)
+        scripted = torch.jit.script(nn.Linear(2, 2, bias=False))
+        optimizer = torch.optim.SGD([*model.parameters(), *scripted.parameters()], lr=0.1)
+        for step in range(2):
+            optimizer.zero_grad()
+            scripted(model(torch.randn(3, 2))).sum().backward()
+            optimizer.step()
+        """
+    ).process
+    assert process.variables() == ["model0.bias", "model0.weight", "model1.weight"]

@@ -190,7 +190,7 @@ static bool ask(PyObject *predicate, bool otherwise)
     PyObject *answer = predicate == NULL ? NULL : PyObject_CallNoArgs(predicate);
     bool result = answer == NULL ? otherwise : answer == Py_True;
     Py_XDECREF(answer);
-    PyErr_Clear();
+    observe_clear_error();
     return result;
 }
 
@@ -202,7 +202,7 @@ static void observe_autocast(void)
     if (text != NULL)
         tocsin_recorder_meta_text(observe_recorder, TOCSIN_META_AUTOCAST, text, strlen(text));
     Py_XDECREF(name);
-    PyErr_Clear();
+    observe_clear_error();
 }
 
 /* Only where the mode of training shows; initializers and clipping switch gradients off inside. */
@@ -368,7 +368,7 @@ static void call_on_group(void)
 {
     PyObject *ignored = on_group == NULL ? NULL : PyObject_CallNoArgs(on_group);
     Py_XDECREF(ignored);
-    PyErr_Clear();
+    observe_clear_error();
 }
 
 static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_ssize_t nargs,

@@ -69,6 +69,14 @@ bool value_module_is_training(PyObject *module);
 /* New reference to the __dict__ of an object; NULL (no exception) when it has none. */
 PyObject *value_object_dict(PyObject *object);
 
+/* Forget an exception that our own code raised; a Ctrl-C that came meanwhile is delivered later. */
+static inline void observe_clear_error(void)
+{
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        PyErr_SetInterrupt();
+    PyErr_Clear();
+}
+
 /* The object of a weak reference, as a new reference; NULL when it is gone. */
 static inline PyObject *weak_get(PyObject *reference)
 {

@@ -261,7 +261,7 @@ static void fill_text(tocsin_value *value, tocsin_trace_writer *writer, PyObject
     if (text != NULL)
         value->as.text = define_string(writer, text);
     Py_XDECREF(text);
-    PyErr_Clear();
+    observe_clear_error();
     if (value->as.text != 0)
         identity_map_put(&members, object, value->as.text);
 }

@@ -56,7 +56,7 @@ static Py_ssize_t variable_count;
 static named_module *modules; /* by address */
 static Py_ssize_t module_count;
 static uint64_t fingerprint;
-static bool resolved, stepped;
+static bool resolved, resolved_finally, stepped;
 static bool roots_full; /* some model may have been missed */
 
 void variables_set_resolver(PyObject *function)
@@ -223,15 +223,16 @@ static PyObject *live_roots(void)
     return list;
 }
 
-/* (variables, modules) as variables.py names them now; NULL with an exception. */
-static PyObject *call_resolver(void)
+/* (variables, modules) as variables.py names them now; NULL with an exception. `finally`: a step is
+ * about to be made, so all models have been seen; before, their names may change. */
+static PyObject *call_resolver(bool finally)
 {
     PyObject *module_list = live_roots(), *optimizers = optimizers_list(), *result = NULL;
     if (resolver == NULL)
         PyErr_SetString(PyExc_RuntimeError, "no resolver");
     else if (module_list != NULL && optimizers != NULL)
         result = PyObject_CallFunctionObjArgs(resolver, module_list, optimizers,
-                                              stepped ? Py_True : Py_False, NULL);
+                                              finally ? Py_True : Py_False, NULL);
     Py_XDECREF(optimizers);
     Py_XDECREF(module_list);
     return result;
@@ -249,7 +250,7 @@ static void inherit(const tracked *old, Py_ssize_t old_count)
     }
 }
 
-static void resolve(tocsin_trace_writer *writer)
+static void resolve(tocsin_trace_writer *writer, bool finally)
 {
     tracked *old = variables;
     Py_ssize_t old_count = variable_count;
@@ -261,7 +262,7 @@ static void resolve(tocsin_trace_writer *writer)
         Py_CLEAR(old[i].key);
     }
     drop_tables();
-    PyObject *result = call_resolver(), *variable_list, *name_list;
+    PyObject *result = call_resolver(finally), *variable_list, *name_list;
     bool loaded =
         result != NULL &&
         PyArg_ParseTuple(result, "O!O!", &PyList_Type, &variable_list, &PyList_Type, &name_list) &&
@@ -270,9 +271,10 @@ static void resolve(tocsin_trace_writer *writer)
         inherit(old, old_count);
     else
         drop_tables();
-    PyErr_Clear();
+    observe_clear_error();
     Py_XDECREF(result);
     PyMem_Free(old);
+    resolved_finally = finally;
     resolved = true; /* also after a failure: not again until something changes */
 }
 
@@ -289,13 +291,14 @@ static bool any_dead(void)
     return dead;
 }
 
-static void refresh(tocsin_trace_writer *writer)
+static void refresh(tocsin_trace_writer *writer, bool finally)
 {
     uint64_t now = current_fingerprint();
-    if (resolved && now == fingerprint && !any_dead())
+    bool known = resolved && (resolved_finally || !finally);
+    if (known && now == fingerprint && !any_dead())
         return;
     fingerprint = now;
-    resolve(writer);
+    resolve(writer, finally);
 }
 
 static root *find_root(PyObject *module)
@@ -318,8 +321,9 @@ static bool has_parameters(PyObject *module, int depth)
     PyObject *children = dict == NULL ? NULL : PyDict_GetItemString(dict, "_modules");
     bool found = false;
     Py_ssize_t at = 0;
-    while (!found && parameters != NULL && PyDict_Check(parameters) &&
-           PyDict_Next(parameters, &at, &key, &value))
+    if (parameters != NULL && !PyDict_Check(parameters))
+        found = true; /* a scripted module: variables.py will see */
+    while (!found && parameters != NULL && PyDict_Next(parameters, &at, &key, &value))
         found = value != Py_None;
     at = 0;
     while (!found && depth < MODULE_DEPTH_MAX && children != NULL && PyDict_Check(children) &&
@@ -370,7 +374,7 @@ bool variables_saw_root(PyObject *module)
     roots[root_count++] = (root){reference, module, found};
     tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
     if (writer != NULL)
-        refresh(writer);
+        refresh(writer, false);
     return found;
 }
 
@@ -427,6 +431,14 @@ static double lr_of(sampling_point *point, const tracked *variable)
         point->lr = optimizer_group_lr(point->optimizer, variable->group);
     }
     return point->lr;
+}
+
+/* A second optimizer is read for its own parameters only. (With one optimizer per parameter,
+ * stepping inside backward, all of them at each step would be quadratic.) */
+static bool is_read_here(const sampling_point *point, const tracked *variable)
+{
+    return point->slot < 0 || tocsin_recorder_leads(observe_recorder, (uint32_t)point->slot) ||
+           (variable->slots >> point->slot & 1) != 0;
 }
 
 static tocsin_sampling amount_of(const sampling_point *point, const tracked *variable,
@@ -497,7 +509,6 @@ static void sample_variable(sampling_point *point, tracked *variable)
     tocsin_sampling grad = variable->kind == TOCSIN_VARIABLE_PARAMETER
                                ? amount_of(point, variable, TOCSIN_ATTRIBUTE_GRAD)
                                : TOCSIN_SAMPLING_NONE;
-    variable->known[TOCSIN_ATTRIBUTE_DATA] = variable->known[TOCSIN_ATTRIBUTE_GRAD] = false;
     if (data == TOCSIN_SAMPLING_NONE && grad == TOCSIN_SAMPLING_NONE)
         return;
     PyObject *owner = variable->owner == NULL ? NULL : weak_get(variable->owner);
@@ -545,15 +556,17 @@ void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimize
     if (point.writer == NULL)
         return;
     if (at_step && moment == TOCSIN_MOMENT_ENTER) {
-        resolved = resolved && stepped; /* names are final from the first step on */
         stepped = true;
-        refresh(point.writer);
+        refresh(point.writer, true);
     }
-    for (Py_ssize_t i = 0; i < variable_count; i++)
-        sample_variable(&point, &variables[i]);
+    for (Py_ssize_t i = 0; i < variable_count; i++) {
+        memset(variables[i].known, 0, sizeof variables[i].known);
+        if (is_read_here(&point, &variables[i]))
+            sample_variable(&point, &variables[i]);
+    }
 }
 
 PyObject *variables_resolved(void)
 {
-    return call_resolver();
+    return call_resolver(false);
 }
