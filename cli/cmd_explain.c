@@ -50,7 +50,7 @@ int cmd_explain(int argc, char **argv)
     }
     const tocsin_code *code;
     for (size_t i = 0; (code = tocsin_code_at(i)) != NULL; i++) {
-        printf("%s  %-12s  %s\n", code->code, code->relation, code->title);
+        printf("%s  %-16s  %s\n", code->code, code->relation, code->title);
     }
     return CLI_HOLDS;
 }

@@ -2,9 +2,12 @@
 #include "cli.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 #include <tocsin/infer.h>
 #include <unistd.h>
+
+#define THREADS_MAX 1024
 
 static void show_progress(void *context, const char *phase, uint64_t done, uint64_t total)
 {
@@ -36,20 +39,90 @@ static void summarise(const tocsin_infer_summary *summary, size_t run_count, con
     }
 }
 
+typedef struct infer_command {
+    cli_operands runs;
+    const char *output;
+    bool explains;
+    bool force;
+    bool quiet;
+    uint64_t threads;
+} infer_command;
+
+/* Is the command complete, and may the output be written? Found out before the work is done. */
+static int validate(const infer_command *command)
+{
+    if (command->runs.count == 0 || !command->output || command->threads > THREADS_MAX) {
+        cli_error(command->runs.count == 0 ? "no recording to infer from"
+                  : command->output        ? "too many threads"
+                                           : "no output file");
+        cli_hint("tocsin infer RUN... -o inv.jsonl");
+        return CLI_INPUT;
+    }
+    bool to_stdout = strcmp(command->output, "-") == 0;
+    if (!to_stdout && !command->force && access(command->output, F_OK) == 0) {
+        cli_error("%s exists already", command->output);
+        cli_hint("choose another name with -o, or add --force to replace it");
+        return CLI_INPUT;
+    }
+    if (to_stdout && command->explains) {
+        cli_error("--explain-dropped and -o - would mix on the standard output");
+        return CLI_INPUT;
+    }
+    return CLI_HOLDS;
+}
+
+static int save(const infer_command *command, const tocsin_invariant_set *set,
+                const tocsin_infer_summary *summary)
+{
+    tocsin_error error;
+    if (tocsin_invariants_count(set) == 0) {
+        cli_error("nothing could be inferred from %zu recording%s with %" PRIu64 " events",
+                  command->runs.count, command->runs.count == 1 ? "" : "s", summary->events);
+        cli_hint("tocsin info %s", command->runs.items[0]);
+        return CLI_UNDECIDED;
+    }
+    if (tocsin_invariants_save(set, command->output, command->force, &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    if (!command->quiet) {
+        summarise(summary, command->runs.count, command->output, command->runs.items[0]);
+    }
+    return CLI_HOLDS;
+}
+
+static int infer(const infer_command *command)
+{
+    cli_progress progress;
+    cli_progress_begin(&progress, command->quiet);
+    tocsin_infer_options options = {
+        .struct_bytes = sizeof options,
+        .threads = (unsigned)command->threads,
+        .progress = show_progress,
+        .dropped = command->explains ? explain_dropped : NULL,
+        .context = &progress,
+    };
+    tocsin_invariant_set *set = NULL;
+    tocsin_infer_summary summary;
+    tocsin_error error;
+    tocsin_status status = tocsin_infer((const char *const *)command->runs.items,
+                                        command->runs.count, &options, &set, &summary, &error);
+    cli_progress_end(&progress);
+    int exit_code = status == TOCSIN_OK ? save(command, set, &summary) : cli_fail(&error);
+    tocsin_invariants_free(set);
+    return exit_code;
+}
+
 int cmd_infer(int argc, char **argv)
 {
-    const char *output = NULL;
-    bool explains = false;
-    bool force = false;
-    bool quiet = false;
-    uint64_t threads = 0;
+    infer_command command = {0};
     const cli_option options[] = {
-        {"output", 'o', CLI_TEXT, "FILE", "where the invariants go (-: stdout)", &output},
+        {"output", 'o', CLI_TEXT, "FILE", "where the invariants go (-: stdout)", &command.output},
         {"explain-dropped", 0, CLI_FLAG, NULL, "print each hypothesis that was dropped, and why",
-         &explains},
-        {"threads", 'j', CLI_COUNT, "COUNT", "threads (default: one for each CPU)", &threads},
-        {"force", 'f', CLI_FLAG, NULL, "replace a file that exists", &force},
-        {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &quiet},
+         &command.explains},
+        {"threads", 'j', CLI_COUNT, "COUNT", "threads (default: one for each CPU)",
+         &command.threads},
+        {"force", 'f', CLI_FLAG, NULL, "replace a file that exists", &command.force},
+        {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &command.quiet},
     };
     const cli_usage usage = {
         .command = "infer",
@@ -62,55 +135,10 @@ int cmd_infer(int argc, char **argv)
         .options = options,
         .option_count = sizeof options / sizeof options[0],
     };
-    cli_operands runs;
     int exit_code;
-    if (cli_options_end(&usage, argc, argv, &runs, &exit_code)) {
+    if (cli_options_end(&usage, argc, argv, &command.runs, &exit_code)) {
         return exit_code;
     }
-    if (runs.count == 0 || !output || threads > 1024) {
-        cli_error(runs.count == 0 ? "no recording to infer from"
-                  : output        ? "more than 1024 threads"
-                                  : "no output file");
-        cli_hint("tocsin infer RUN... -o inv.jsonl");
-        return CLI_INPUT;
-    }
-    bool to_stdout = strcmp(output, "-") == 0;
-    if (!to_stdout && !force && access(output, F_OK) == 0) {
-        cli_error("%s exists already", output);
-        cli_hint("choose another name with -o, or add --force to replace it");
-        return CLI_INPUT;
-    }
-    if (to_stdout && explains) {
-        cli_error("--explain-dropped and -o - would mix on the standard output");
-        return CLI_INPUT;
-    }
-
-    cli_progress progress;
-    cli_progress_begin(&progress, quiet);
-    tocsin_infer_options infer_options = {
-        .struct_bytes = sizeof infer_options,
-        .threads = (unsigned)threads,
-        .progress = show_progress,
-        .dropped = explains ? explain_dropped : NULL,
-        .context = &progress,
-    };
-    tocsin_invariant_set *set = NULL;
-    tocsin_infer_summary summary;
-    tocsin_error error;
-    tocsin_status status = tocsin_infer((const char *const *)runs.items, runs.count, &infer_options,
-                                        &set, &summary, &error);
-    cli_progress_end(&progress);
-    if (status == TOCSIN_OK) {
-        status = tocsin_invariants_save(set, output, force, &error);
-    }
-    if (status != TOCSIN_OK) {
-        exit_code = cli_fail(&error);
-    } else if (!quiet) {
-        summarise(&summary, runs.count, output, runs.items[0]);
-        exit_code = CLI_HOLDS;
-    } else {
-        exit_code = CLI_HOLDS;
-    }
-    tocsin_invariants_free(set);
-    return exit_code;
+    exit_code = validate(&command);
+    return exit_code == CLI_HOLDS ? infer(&command) : exit_code;
 }

@@ -106,7 +106,7 @@ static int describe_invariants(const char *path)
             of_relation += strcmp(tocsin_invariant_relation(set, k), code->relation) == 0;
         }
         if (of_relation > 0) {
-            printf("  %-12s %6zu  (%s)\n", code->relation, of_relation, code->code);
+            printf("  %-16s %6zu  (%s)\n", code->relation, of_relation, code->code);
         }
     }
     tocsin_invariants_free(set);

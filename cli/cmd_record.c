@@ -2,18 +2,8 @@
 #include "recording.h"
 
 #include <assert.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <tocsin/trace.h>
-
-/* The run's name as the user can type it: relative when it lies in the working directory. */
-static const char *short_path(const cli_recording *recording)
-{
-    size_t length = strlen(recording->cwd);
-    const char *path = recording->directory;
-    bool is_below = strncmp(path, recording->cwd, length) == 0 && path[length] == '/';
-    return is_below ? path + length + 1 : path;
-}
 
 static int summarise(const cli_recording *recording)
 {
@@ -33,14 +23,15 @@ static int summarise(const cli_recording *recording)
     tocsin_run_close(run);
 
     if (process_count == 0) {
-        cli_note("nothing was recorded: no Python of the command imported torch under the recorder");
+        cli_note(
+            "nothing was recorded: no Python of the command imported torch under the recorder");
         cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
         return CLI_HOLDS;
     }
     char size[CLI_NUMBER_BYTES];
     cli_note("recorded %zu process%s, %s, in %s", process_count, process_count == 1 ? "" : "es",
-             cli_bytes(bytes, size), short_path(recording));
-    cli_hint("tocsin infer %s -o inv.jsonl", short_path(recording));
+             cli_bytes(bytes, size), cli_recording_name(recording));
+    cli_hint("tocsin infer %s -o inv.jsonl", cli_recording_name(recording));
     return CLI_HOLDS;
 }
 

@@ -44,7 +44,8 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
         result = cli_fail(&error);
     }
     if (result == CLI_HOLDS) {
-        result = cli_checking_open(checking, recording->directory, recording->directory, true);
+        result =
+            cli_checking_open(checking, recording->directory, cli_recording_name(recording), true);
     }
     if (result != CLI_HOLDS) {
         cli_recording_discard(recording);
@@ -103,7 +104,8 @@ static int report(const run_options *options, const cli_checking *checking)
 static void note_nothing_recorded(const cli_checking *checking)
 {
     if (tocsin_run_process_count(checking->run) == 0) {
-        cli_note("nothing was recorded: no Python of the command imported torch under the recorder");
+        cli_note(
+            "nothing was recorded: no Python of the command imported torch under the recorder");
         cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
     }
 }

@@ -148,6 +148,15 @@ static int make_directory(cli_recording *recording)
     return CLI_HOLDS;
 }
 
+const char *cli_recording_name(const cli_recording *recording)
+{
+    assert(recording && recording->directory[0]);
+    size_t length = strlen(recording->cwd);
+    const char *path = recording->directory;
+    bool is_below = strncmp(path, recording->cwd, length) == 0 && path[length] == '/';
+    return is_below ? path + length + 1 : path;
+}
+
 static int write_description(cli_recording *recording)
 {
     tocsin_error error;

@@ -37,6 +37,8 @@ typedef struct cli_recording {
 /* Check the command, make the directory (or empty it, with force) and write run.json. */
 int cli_recording_prepare(cli_recording *recording, const cli_recording_options *options,
                           char *const *command);
+/* The directory as the user can type it: relative when it lies in the working directory. */
+const char *cli_recording_name(const cli_recording *recording);
 /* Start the job. When it cannot start, what prepare made is removed. */
 int cli_recording_start(cli_recording *recording);
 /* Remove what prepare made. */

@@ -22,6 +22,12 @@ tocsin    <version>
 nothing was recorded
 END
 
+expect 3 tocsin infer run -o inv.jsonl <<'END'
+! tocsin: error: nothing could be inferred from 1 recording with 0 events
+! hint: tocsin info run
+END
+check "no invariants were written" test ! -e inv.jsonl
+
 # Nothing is overwritten unless asked.
 expect 2 tocsin record -o run -- echo again <<'END'
 ! tocsin: error: run exists already
@@ -115,7 +121,10 @@ print("ready", flush=True)
 time.sleep(60)
 END
 "$TOCSIN" record -q -o signalled -- "$PYTHON" patient.py >ready &
-while ! grep -q ready ready; do sleep 0.05; done
+for _ in $(seq 400); do
+    grep -q ready ready && break
+    sleep 0.05
+done
 kill -TERM "$!"
 wait "$!"
 check "the command's own answer to SIGTERM" test "$?" = 5

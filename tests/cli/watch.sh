@@ -1,0 +1,130 @@
+#!/bin/bash
+# The whole way with real torch: record, infer, show, check, run, follow.
+. "${TOCSIN_SOURCE:?}/tests/cli/transcript.bash" || exit 1
+
+cat >train.py <<'END'
+import sys
+import time
+
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    if "forget" not in sys.argv:
+        optimizer.zero_grad()
+    loss = model(torch.randn(8, 4)).square().mean()
+    loss.backward()
+    optimizer.step()
+    if "slowly" in sys.argv:
+        time.sleep(0.3)
+print(f"loss {loss.item():.6f}")
+sys.exit(3 if "three" in sys.argv else 0)
+END
+cat >two_steps.py <<'END'
+import torch
+
+print(torch.ones(2).sum().item())
+END
+export OMP_NUM_THREADS=1
+transcript_extra='s/[0-9]+ (violated|holds?|unknown|invariants)/N \1/g
+    s/(inv-)[0-9a-f]+/\1ID/; s/loss [0-9.]+/loss L/'
+loss=$("$PYTHON" train.py)
+
+# ---- learn -----------------------------------------------------------------------------------
+
+expect 0 tocsin record -q -o healthy -- "$PYTHON" train.py <<'END'
+loss L
+END
+check "the loss is that of the unrecorded run" \
+    test "$(tocsin record -q -o again -- "$PYTHON" train.py)" = "$loss"
+expect 0 tocsin infer -q healthy again -o inv.jsonl </dev/null
+check "each invariant has a sentence" \
+    test "$(tocsin show inv.jsonl | grep -c '^inv-[0-9a-f]*  .*\.$')" -ge 10
+id=$(tocsin show inv.jsonl | sed -n '1s/  .*//p')
+check "one by its id" test "$(tocsin show inv.jsonl "$id" | wc -l)" = 2
+check "the same invariants whatever the order of the runs" cmp \
+    <(tocsin infer -q again healthy -o -) inv.jsonl
+check "info on invariants" grep -q '^invariants' <(tocsin info inv.jsonl)
+
+# ---- check -----------------------------------------------------------------------------------
+
+expect 0 tocsin check -i inv.jsonl healthy <<'END'
+HOLDS: healthy: N violated, N hold, N unknown
+END
+expect 0 tocsin record -q -o broken -- "$PYTHON" train.py forget <<'END'
+loss L
+END
+expect 1 tocsin check -i inv.jsonl broken <<'END'
+VIOLATED: broken: N violated, N hold, N unknown
+
+step 2: TOC003 weight and bias: gradient not cleared since the previous step
+  expected: Between two calls of optimizer.step that update a parameter, its gradient is cleared.
+  at: <tmp>/train.py:14 in <module>
+  invariant: inv-ID, violated 10 times, last at step 6
+  violated at the same step:
+    TOC004 Between two calls of backward, zero_grad is called, when meta.first_micro is True.
+    TOC004 Between two calls of optimizer.step, zero_grad is called.
+
+not covered:
+  N invariants never judged: the situation did not occur
+END
+tocsin check -i inv.jsonl --format json broken >report.json
+check "the JSON report" "$PYTHON" - <<'END'
+import json
+
+report = json.load(open("report.json"))
+assert report["schema"] == 1 and report["verdict"] == "violated"
+assert report["violated"] == len(report["findings"]) > 0
+assert {"code", "invariant", "step", "rank", "rendered"} <= set(report["findings"][0])
+assert all(finding["step"] == 2 for finding in report["findings"])
+END
+expect 0 tocsin record -q -o idle -- "$PYTHON" two_steps.py <<'END'
+2.0
+END
+expect 3 tocsin check -i inv.jsonl idle <<'END'
+UNKNOWN: idle: N violated, N hold, N unknown
+
+not covered:
+  N invariants never judged: the situation did not occur
+END
+
+# ---- run -------------------------------------------------------------------------------------
+
+expect 0 tocsin run -q -i inv.jsonl -o watched -- "$PYTHON" train.py <<'END'
+loss L
+! HOLDS: watched: N violated, N hold, N unknown
+END
+check "the loss is that of the unwatched run" \
+    test "$(tocsin run -q -i inv.jsonl -- "$PYTHON" train.py 2>/dev/null)" = "$loss"
+check "less is recorded than by record" \
+    test "$(cat watched/*.trace | wc -c)" -lt "$(cat healthy/*.trace | wc -c)"
+check "a finding does not change the status" \
+    tocsin run -q -i inv.jsonl -r report.txt -- "$PYTHON" train.py forget >/dev/null
+check "the report is in its file" grep -q '^VIOLATED' report.txt
+tocsin run -q -i inv.jsonl --fail-on-finding -r - -- "$PYTHON" train.py forget >out 2>err
+check "unless asked to" test "$?" = 86
+check "the report on stdout" grep -q '^VIOLATED' out
+tocsin run -q -i inv.jsonl --fail-on-finding -- "$PYTHON" train.py three >out 2>err
+check "the command's own status" test "$?" = 3
+tocsin run -i inv.jsonl --format json -- "$PYTHON" train.py forget >out 2>err
+check "JSON after the command's output" "$PYTHON" -c '
+import json
+lines = open("out").read().splitlines()
+assert lines[0].startswith("loss") and json.loads(lines[1])["verdict"] == "violated"'
+check "findings as they are found" grep -q '^tocsin: step 2: TOC00[0-9] ' err
+
+# ---- follow ----------------------------------------------------------------------------------
+
+"$TOCSIN" record -q -o growing -- "$PYTHON" train.py slowly forget >/dev/null &
+for _ in $(seq 400); do
+    compgen -G 'growing/*.trace' >/dev/null && break
+    sleep 0.05
+done
+tocsin check -i inv.jsonl --follow growing >out 2>err
+check "following finds it" test "$?" = 1
+check "and says so at once" grep -q '^tocsin: step 2: TOC00[0-9] ' err
+check "and waits for the end" grep -q 'last at step 6' out
+wait
+finish
