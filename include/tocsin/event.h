@@ -21,23 +21,23 @@ typedef uint32_t tocsin_id; /* index into a process's dictionary; 0 = none */
 
 /* What a function means for training, whatever its name: invariants over roles carry over between
  * optimizers and models. X(number, NAME, "text"). */
-#define TOCSIN_ROLE_TABLE(X)                                                              \
-    X(0, NONE, "")                                                                        \
-    X(1, FORWARD, "forward")               /* a module is called */                       \
-    X(2, LOSS, "loss")                     /* a loss function or loss module */           \
-    X(3, BACKWARD, "backward")             /* the autograd engine runs */                 \
-    X(4, ZERO_GRAD, "zero_grad")           /* of an optimizer or a module */              \
-    X(5, OPTIMIZER_STEP, "optimizer.step") /* one update, or one skipped update */        \
-    X(6, CLIP_GRAD, "clip_grad")                                                          \
-    X(7, SCHEDULER_STEP, "lr_scheduler.step")                                             \
-    X(8, COLLECTIVE, "collective")         /* torch.distributed communication */          \
-    X(9, DATA_NEXT, "data.next")           /* a DataLoader hands over a batch */          \
-    X(10, SCALER, "grad_scaler")                                                          \
-    X(11, MODE, "mode")                    /* train(), eval(), requires_grad_() */        \
-    X(12, INITIALIZE, "init")              /* torch.nn.init and in-place random fills */  \
-    X(13, CHECKPOINT, "checkpoint")        /* save, load, load_state_dict */              \
-    X(14, STEP_END, "step.end")            /* marker: a training step is complete */      \
-    X(15, USER, "user")                    /* functions of packages named by --module */
+#define TOCSIN_ROLE_TABLE(X)                                                                       \
+    X(0, NONE, "")                                                                                 \
+    X(1, FORWARD, "forward")               /* a module is called */                                \
+    X(2, LOSS, "loss")                     /* a loss function or loss module */                    \
+    X(3, BACKWARD, "backward")             /* the autograd engine runs */                          \
+    X(4, ZERO_GRAD, "zero_grad")           /* of an optimizer or a module */                       \
+    X(5, OPTIMIZER_STEP, "optimizer.step") /* one update, or one skipped update */                 \
+    X(6, CLIP_GRAD, "clip_grad")                                                                   \
+    X(7, SCHEDULER_STEP, "lr_scheduler.step")                                                      \
+    X(8, COLLECTIVE, "collective") /* torch.distributed communication */                           \
+    X(9, DATA_NEXT, "data.next")   /* a DataLoader hands over a batch */                           \
+    X(10, SCALER, "grad_scaler")                                                                   \
+    X(11, MODE, "mode")             /* train(), eval(), requires_grad_() */                        \
+    X(12, INITIALIZE, "init")       /* torch.nn.init and in-place random fills */                  \
+    X(13, CHECKPOINT, "checkpoint") /* save, load, load_state_dict */                              \
+    X(14, STEP_END, "step.end")     /* marker: a training step is complete */                      \
+    X(15, USER, "user")             /* functions of packages named by --module */
 
 typedef enum tocsin_role {
 #define X(number, name, text) TOCSIN_ROLE_##name = number,
@@ -67,19 +67,19 @@ typedef enum tocsin_value_kind {
     TOCSIN_VALUE_BIG = 9       /* an int outside 64 bits */
 } tocsin_value_kind;
 
-enum { /* tocsin_value.flags */
-    TOCSIN_VALUE_REQUIRES_GRAD = 1, /* TENSOR */
-    TOCSIN_VALUE_HAS_GRAD_FN = 2,   /* TENSOR: not a leaf */
-    TOCSIN_VALUE_IS_PARAMETER = 4,  /* TENSOR */
-    TOCSIN_VALUE_TRAINING = 8,      /* MODULE: module.training */
-    TOCSIN_VALUE_IN_SEQUENCE = 16,
-    TOCSIN_VALUE_ON_DEVICE = 32     /* TENSOR: not on the CPU */
+enum {                                 /* tocsin_value.flags */
+       TOCSIN_VALUE_REQUIRES_GRAD = 1, /* TENSOR */
+       TOCSIN_VALUE_HAS_GRAD_FN = 2,   /* TENSOR: not a leaf */
+       TOCSIN_VALUE_IS_PARAMETER = 4,  /* TENSOR */
+       TOCSIN_VALUE_TRAINING = 8,      /* MODULE: module.training */
+       TOCSIN_VALUE_IN_SEQUENCE = 16,
+       TOCSIN_VALUE_ON_DEVICE = 32 /* TENSOR: not on the CPU */
 };
 
 typedef struct tocsin_value {
-    uint8_t kind;   /* tocsin_value_kind */
-    uint8_t dtype;  /* TENSOR: tocsin_dtype */
-    uint8_t ndim;   /* TENSOR */
+    uint8_t kind;  /* tocsin_value_kind */
+    uint8_t dtype; /* TENSOR: tocsin_dtype */
+    uint8_t ndim;  /* TENSOR */
     uint8_t flags;
     uint32_t count; /* SEQUENCE */
     tocsin_id name; /* string id: argument name ("input", "self", "arg0" when unknown), attribute of
@@ -102,21 +102,21 @@ typedef enum tocsin_variable_kind {
 } tocsin_variable_kind;
 
 typedef enum tocsin_moment { /* when the state was read, relative to the enclosing call */
-    TOCSIN_MOMENT_ENTER = 1,
-    TOCSIN_MOMENT_EXIT = 2
+                             TOCSIN_MOMENT_ENTER = 1,
+                             TOCSIN_MOMENT_EXIT = 2
 } tocsin_moment;
 
-enum { /* tocsin_state.flags */
-    TOCSIN_STATE_PRESENT = 1,         /* the attribute is not None; else no dtype, shape, digest */
-    TOCSIN_STATE_DIGESTED = 2,        /* digest and statistics are valid */
-    TOCSIN_STATE_REQUIRES_GRAD = 4,   /* of the variable, also in states of its grad */
-    TOCSIN_STATE_IS_LEAF = 8,
-    TOCSIN_STATE_IN_OPTIMIZER = 16,   /* held by any live optimizer */
-    TOCSIN_STATE_IN_THIS_OPTIMIZER = 32, /* held by the optimizer of the enclosing call */
-    TOCSIN_STATE_IN_MODEL = 64,       /* reachable from an outermost module that was called */
-    TOCSIN_STATE_TENSOR_PARALLEL = 128,  /* param.tensor_model_parallel is true */
-    TOCSIN_STATE_MODULE_TRAINING = 256,  /* the owning module is in training mode */
-    TOCSIN_STATE_TIED = 512           /* another name shares this storage; hashed once */
+enum {                                 /* tocsin_state.flags */
+       TOCSIN_STATE_PRESENT = 1,       /* the attribute is not None; else no dtype, shape, digest */
+       TOCSIN_STATE_DIGESTED = 2,      /* digest and statistics are valid */
+       TOCSIN_STATE_REQUIRES_GRAD = 4, /* of the variable, also in states of its grad */
+       TOCSIN_STATE_IS_LEAF = 8,
+       TOCSIN_STATE_IN_OPTIMIZER = 16,      /* held by any live optimizer */
+       TOCSIN_STATE_IN_THIS_OPTIMIZER = 32, /* held by the optimizer of the enclosing call */
+       TOCSIN_STATE_IN_MODEL = 64,          /* reachable from an outermost module that was called */
+       TOCSIN_STATE_TENSOR_PARALLEL = 128,  /* param.tensor_model_parallel is true */
+       TOCSIN_STATE_MODULE_TRAINING = 256,  /* the owning module is in training mode */
+       TOCSIN_STATE_TIED = 512              /* another name shares this storage; hashed once */
 };
 
 typedef struct tocsin_state {

@@ -27,19 +27,18 @@ extern "C" {
 typedef struct tocsin_trace_writer tocsin_trace_writer;
 
 typedef struct tocsin_trace_writer_options {
-    size_t struct_bytes;      /* sizeof this struct */
-    const char *directory;    /* the run; must exist */
-    uint32_t ring_bytes;      /* per thread, rounded up to a power of two >= 16 KiB; 0: 1 MiB */
-    uint32_t block_bytes;     /* raw bytes per block at most, 192 KiB .. 4 MiB; 0: 256 KiB */
-    uint32_t flush_ms;        /* a block is written at least this often; 0: 50 */
-    int compression_level;    /* zstd; 0: 1 */
+    size_t struct_bytes;   /* sizeof this struct */
+    const char *directory; /* the run; must exist */
+    uint32_t ring_bytes;   /* per thread, rounded up to a power of two >= 16 KiB; 0: 1 MiB */
+    uint32_t block_bytes;  /* raw bytes per block at most, 192 KiB .. 4 MiB; 0: 256 KiB */
+    uint32_t flush_ms;     /* a block is written at least this often; 0: 50 */
+    int compression_level; /* zstd; 0: 1 */
 } tocsin_trace_writer_options;
 
 /* Create this process's file in the run and start the writer thread (which never touches Python).
  * Errors: E_IO, E_MEMORY, E_NOT_FOUND (no such directory). Free with _close. */
-TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
-tocsin_trace_writer_open(const tocsin_trace_writer_options *options, tocsin_trace_writer **writer,
-                         tocsin_error *error);
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_trace_writer_open(
+    const tocsin_trace_writer_options *options, tocsin_trace_writer **writer, tocsin_error *error);
 
 /* Dictionary: each returns the id of an equal entry if there is one. Functions, variables, strings,
  * shapes and sites have ids of their own. 0 on failure (out of memory, more than 2^24 entries, or a
@@ -118,7 +117,8 @@ TOCSIN_API uint64_t tocsin_trace_trailing_bytes(const tocsin_trace *trace);
 TOCSIN_API const char *tocsin_trace_path(const tocsin_trace *trace);
 TOCSIN_API int64_t tocsin_trace_pid(const tocsin_trace *trace);
 
-/* Dictionary look-ups; never NULL: "?" for an unknown id, "" for 0. They live as long as the trace. */
+/* Dictionary look-ups; never NULL: "?" for an unknown id, "" for 0. They live as long as the trace.
+ */
 TOCSIN_API const char *tocsin_trace_string(const tocsin_trace *trace, tocsin_id id);
 TOCSIN_API const char *tocsin_trace_function_name(const tocsin_trace *trace, tocsin_id id);
 TOCSIN_API tocsin_role tocsin_trace_function_role(const tocsin_trace *trace, tocsin_id id);
@@ -142,15 +142,15 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_trace_event_json(tocsin_trace 
 /* What is known of a process so far; all of it after the last event was read. */
 typedef struct tocsin_trace_facts {
     int64_t pid;
-    const char *host;    /* lives as long as the trace */
-    uint64_t wall_ns;    /* when the file was opened, ns since 1970 */
+    const char *host;      /* lives as long as the trace */
+    uint64_t wall_ns;      /* when the file was opened, ns since 1970 */
     uint64_t monotonic_ns; /* the same moment in the events' clock */
     uint64_t events;
     uint64_t enters, exits, raises, states, metas; /* of them */
-    uint64_t steps;      /* calls of functions with role step.end */
-    uint64_t first_ns;   /* of the first and last event; 0 when there is none */
+    uint64_t steps;                                /* calls of functions with role step.end */
+    uint64_t first_ns; /* of the first and last event; 0 when there is none */
     uint64_t last_ns;
-    uint64_t threads;    /* with events */
+    uint64_t threads;                                      /* with events */
     uint64_t strings, functions, variables, shapes, sites; /* in the dictionary */
     uint64_t file_bytes;
     uint64_t blocks;
