@@ -51,9 +51,9 @@ typedef struct vector_tally {
     __m256d lanes[4];
 } vector_tally;
 
-/* For each group of 8 words and each limb: 4 limbs of the even words, 4 of the odd words. */
+/* For each group of 8 words and each limb, the limbs of the 8 words. */
 typedef struct limb_table {
-    alignas(32) uint64_t limbs[TOCSIN_TILE_WORDS * LIMBS_MAX];
+    alignas(32) uint32_t limbs[TOCSIN_TILE_WORDS * LIMBS_MAX];
 } limb_table;
 
 /* The large locals of a walk, once for all encodings. */
@@ -71,22 +71,21 @@ static void split_weights(limb_table *table, const uint64_t *weights, size_t cou
     assert(padded <= TOCSIN_TILE_WORDS);
     for (size_t i = 0; i < padded; ++i) {
         uint64_t weight = i < count ? weights[i] : 0;
-        size_t in_group = i % GROUP_WORDS;
-        uint64_t *slot = table->limbs + (i / GROUP_WORDS) * GROUP_WORDS * limb_count +
-                         in_group % 2 * 4 + in_group / 2;
+        uint32_t *slot =
+            table->limbs + i / GROUP_WORDS * GROUP_WORDS * limb_count + i % GROUP_WORDS;
         if (limb_count == 2) {
             slot[0] = weight & 0x7fffffff;
-            slot[GROUP_WORDS] = weight >> 31;
+            slot[GROUP_WORDS] = (uint32_t)(weight >> 31);
         } else {
             slot[0] = weight & 0x1fffff;
             slot[GROUP_WORDS] = weight >> 21 & 0xfffff;
-            slot[2 * GROUP_WORDS] = weight >> 41;
+            slot[2 * GROUP_WORDS] = (uint32_t)(weight >> 41);
         }
     }
 }
 
 AVX2_INLINE void add_words(vector_tally *tally, __m256i products[LIMBS_MAX], __m256i words,
-                           const uint64_t *limbs, size_t limb_count)
+                           const uint32_t *limbs, size_t limb_count)
 {
     __m256i high = _mm256_srli_epi64(words, 32);
     tally->sum = _mm256_add_epi64(tally->sum, words);
@@ -94,9 +93,9 @@ AVX2_INLINE void add_words(vector_tally *tally, __m256i products[LIMBS_MAX], __m
     tally->exclusive = _mm256_xor_si256(tally->exclusive, words);
 #pragma GCC unroll 3 /* or gcc keeps the products in memory */
     for (size_t i = 0; i < limb_count; ++i) {
-        const uint64_t *limb = limbs + i * GROUP_WORDS;
-        __m256i even = _mm256_load_si256((const __m256i *)(const void *)limb);
-        __m256i odd = _mm256_load_si256((const __m256i *)(const void *)(limb + 4));
+        const void *limb = limbs + i * GROUP_WORDS;
+        __m256i even = _mm256_load_si256((const __m256i *)limb); /* and the odd ones above */
+        __m256i odd = _mm256_srli_epi64(even, 32);
         products[i] = _mm256_add_epi64(products[i], _mm256_mul_epu32(words, even));
         products[i] = _mm256_add_epi64(products[i], _mm256_mul_epu32(high, odd));
     }
@@ -242,7 +241,7 @@ AVX2_INLINE void add_wide(vector_tally *tally, size_t vector, __m256i bits,
 }
 
 AVX2_INLINE void add_step(vector_tally *tally, __m256i products[LIMBS_MAX],
-                          const unsigned char *bytes, const uint64_t *limbs,
+                          const unsigned char *bytes, const uint32_t *limbs,
                           tocsin_encoding encoding, size_t step_bytes, bool masked)
 {
     if (encoding == TOCSIN_ENCODING_BYTE) {
@@ -293,7 +292,7 @@ AVX2_INLINE bool is_finite(const vector_tally *tally)
 /* Add the rows of a tile and set `*value` to the polynomial of the tile before its own weight.
  * Without `masked` all floats are taken for finite; returns false, with nothing added, when
  * they are not. */
-AVX2_INLINE bool add_tile(vector_tally *total, const tocsin_tile_rows *rows, const uint64_t *limbs,
+AVX2_INLINE bool add_tile(vector_tally *total, const tocsin_tile_rows *rows, const uint32_t *limbs,
                           tocsin_encoding encoding, size_t step_bytes, size_t limb_count,
                           bool masked, uint64_t *value)
 {

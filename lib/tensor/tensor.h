@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <tocsin/tensor.h>
 
-#define TOCSIN_TILE_WORDS            768 /* 12 KiB of limbs (18 for AVX2): the table stays in L1 */
+#define TOCSIN_TILE_WORDS            768 /* 9 or 12 KiB of limbs: the table stays in L1 */
 #define TOCSIN_LANES                 16
 #define TOCSIN_WORDS_PER_ELEMENT_MAX 4
 
