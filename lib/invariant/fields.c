@@ -205,15 +205,24 @@ static void add_tensor(call_builder *builder, size_t index, const tocsin_value *
                                                                          .shape = value->as.shape};
 }
 
+/* Remember the exact value of a number that its field only names by type. */
+static void add_number(call_builder *builder, tocsin_symbol name, const tocsin_literal *literal)
+{
+    if (!TOCSIN_VEC_PUSH(&builder->frame->numbers,
+                         (tocsin_number){.name = name, .literal = *literal}))
+        tocsin_observer_fail(builder->observer, TOCSIN_E_MEMORY, "out of memory");
+}
+
 static void add_float(call_builder *builder, const tocsin_field_names *names, double real)
 {
     tocsin_observer *observer = builder->observer;
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_FLOAT, .real = real};
     add(builder, names->whole, observer->opaque_float);
+    add_number(builder, names->whole, &literal);
     const char *name = tocsin_symbol_text(observer->vocabulary, names->whole);
     /* Hyper-parameters of an optimizer (self.lr) change from run to run and within one. */
     if (!builder->facts || strncmp(name, "self.", 5) == 0)
         return;
-    tocsin_literal literal = {.kind = TOCSIN_VALUE_FLOAT, .real = real};
     tocsin_scalar value =
         observer->filtered
             ? tocsin_scalar_find(observer->vocabulary, &literal)
@@ -242,6 +251,11 @@ static void add_value(call_builder *builder, size_t index, const tocsin_value *v
         break;
     case TOCSIN_VALUE_SEQUENCE:
         break; /* its length is a size; its first element speaks for it */
+    case TOCSIN_VALUE_INT: {
+        tocsin_literal literal = {.kind = TOCSIN_VALUE_INT, .integer = value->as.integer};
+        add_number(builder, names->whole, &literal);
+    }
+        /* fall through */
     default:
         if (!tocsin_field_is_identity(tocsin_symbol_text(observer->vocabulary, names->whole)))
             add(builder, names->whole, tocsin_scalar_of_value(observer, builder->process, value));

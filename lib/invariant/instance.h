@@ -183,6 +183,12 @@ typedef struct tocsin_field {
 typedef struct tocsin_instance tocsin_instance;
 typedef struct tocsin_invariant tocsin_invariant;
 
+/* The exact value of a field that is only "an int" or "a float" to preconditions. */
+typedef struct tocsin_number {
+    tocsin_symbol name;
+    tocsin_literal literal;
+} tocsin_number;
+
 typedef struct tocsin_evidence {
     int64_t step;       /* 1-based; -1: unknown */
     int32_t rank;       /* -1: not distributed */
@@ -194,6 +200,8 @@ typedef struct tocsin_evidence {
     uint32_t line;
     const char *function;
     uint64_t bad_count; /* NaN and Inf in the variable */
+    const tocsin_number *numbers;
+    uint32_t number_count;
 } tocsin_evidence;
 
 struct tocsin_instance {

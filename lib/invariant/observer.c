@@ -153,7 +153,9 @@ tocsin_evidence tocsin_observer_evidence(const tocsin_observer *observer,
                                 .entity = entity,
                                 .other = "",
                                 .file = "",
-                                .function = ""};
+                                .function = "",
+                                .numbers = frame->numbers.items,
+                                .number_count = (uint32_t)frame->numbers.count};
     if (entity == NULL)
         evidence.entity = tocsin_symbol_text(observer->vocabulary,
                                              observer->callables.items[frame->callables[0]].name);
@@ -174,6 +176,7 @@ static void free_process(tocsin_process *process)
         for (size_t f = 0; f < thread->frames.count; ++f) {
             TOCSIN_VEC_FREE(&thread->frames.items[f].fields);
             TOCSIN_VEC_FREE(&thread->frames.items[f].arguments);
+            TOCSIN_VEC_FREE(&thread->frames.items[f].numbers);
             TOCSIN_VEC_FREE(&thread->frames.items[f].inside);
             TOCSIN_VEC_FREE(&thread->frames.items[f].samples);
         }
@@ -246,7 +249,7 @@ static tocsin_frame *push_frame(tocsin_observer *observer, tocsin_thread *thread
         return NULL;
     tocsin_frame *frame = &thread->frames.items[thread->open++];
     frame->fields.count = frame->arguments.count = frame->inside.count = 0;
-    frame->samples.count = 0;
+    frame->samples.count = frame->numbers.count = 0;
     frame->roles_inside = 0;
     frame->tensor_count = 0;
     frame->callable_count = 0;

@@ -103,7 +103,8 @@ typedef struct tocsin_frame { /* an open call */
     double lr;             /* self.lr; NaN when unknown */
     uint32_t tensor_count;
     tocsin_tensor_argument tensors[TOCSIN_TENSORS_MAX];
-    TOCSIN_VEC(tocsin_field) fields;   /* arguments and meta at its start, ascending */
+    TOCSIN_VEC(tocsin_field) fields; /* arguments and meta at its start, ascending */
+    TOCSIN_VEC(tocsin_number) numbers;
     TOCSIN_VEC(tocsin_fact) arguments; /* what is true of its arguments */
     TOCSIN_VEC(uint64_t) inside;       /* bits: functions completed directly inside */
     TOCSIN_VEC(tocsin_sample) samples;

@@ -134,32 +134,36 @@ bool tocsin_statement_exists(uint8_t kind, uint8_t predicate)
     return find_statement(kind, predicate) != NULL;
 }
 
-void tocsin_scalar_say(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar,
-                       tocsin_string *out)
+static void say_literal(const tocsin_literal *literal, tocsin_string *out)
 {
     char text[TOCSIN_REAL_TEXT_BYTES];
-    tocsin_literal literal;
-    if (scalar == 0) {
-        tocsin_string_append_text(out, "absent");
-        return;
-    }
-    literal = tocsin_scalar_literal(vocabulary, scalar);
-    switch (literal.kind) {
+    switch (literal->kind) {
     case TOCSIN_VALUE_NONE:
         tocsin_string_append_text(out, "None");
         break;
     case TOCSIN_VALUE_BOOL:
-        tocsin_string_append_text(out, literal.integer ? "True" : "False");
+        tocsin_string_append_text(out, literal->integer ? "True" : "False");
         break;
     case TOCSIN_VALUE_INT:
-        tocsin_string_printf(out, "%lld", (long long)literal.integer);
+        tocsin_string_printf(out, "%lld", (long long)literal->integer);
         break;
     case TOCSIN_VALUE_FLOAT:
-        tocsin_string_append(out, text, tocsin_real_text(literal.real, text));
+        tocsin_string_append(out, text, tocsin_real_text(literal->real, text));
         break;
     default:
-        tocsin_string_printf(out, "'%s'", literal.text);
+        tocsin_string_printf(out, "'%s'", literal->text);
     }
+}
+
+void tocsin_scalar_say(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar,
+                       tocsin_string *out)
+{
+    if (scalar == 0) {
+        tocsin_string_append_text(out, "absent");
+        return;
+    }
+    tocsin_literal literal = tocsin_scalar_literal(vocabulary, scalar);
+    say_literal(&literal, out);
 }
 
 static const char *call_text(const tocsin_vocabulary *vocabulary, uint8_t role, tocsin_symbol name)
@@ -190,7 +194,13 @@ typedef struct subject {
 
 static void say_actual(const subject *about, tocsin_string *out)
 {
+    const tocsin_evidence *evidence = &about->instance->evidence;
     tocsin_scalar actual = 0;
+    for (uint32_t i = 0; i < evidence->number_count; ++i)
+        if (evidence->numbers[i].name == about->fact.name) {
+            say_literal(&evidence->numbers[i].literal, out);
+            return;
+        }
     for (uint32_t i = 0; i < about->instance->field_count; ++i)
         if (about->instance->fields[i].name == about->fact.name)
             actual = about->instance->fields[i].a;

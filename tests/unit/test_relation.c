@@ -3,7 +3,7 @@
 
 /* ---- what the sink saw --------------------------------------------------------------------- */
 
-typedef struct seen {
+typedef struct seen_instance {
     tocsin_population_key population;
     char entity[64];
     int64_t step;
@@ -13,26 +13,26 @@ typedef struct seen {
     uint32_t fact_count;
     tocsin_field fields[48];
     uint32_t field_count;
-} seen;
+} seen_instance;
 
-typedef struct bench {
+typedef struct relation_bench {
     tocsin_vocabulary *vocabulary;
     tocsin_observer *observer;
-    seen *list;
+    seen_instance *list;
     size_t count, capacity;
     fake_process process[2];
-} bench;
+} relation_bench;
 
 static tocsin_status collect(void *context, const tocsin_instance *instance, tocsin_error *error)
 {
-    bench *bench = context;
+    relation_bench *bench = context;
     (void)error;
     if (bench->count == bench->capacity) {
         bench->capacity = bench->capacity * 2 + 64;
         bench->list = realloc(bench->list, bench->capacity * sizeof *bench->list);
         assert_non_null(bench->list);
     }
-    seen *seen = &bench->list[bench->count++];
+    seen_instance *seen = &bench->list[bench->count++];
     memset(seen, 0, sizeof *seen);
     seen->population = tocsin_population_get_key(bench->vocabulary, instance->population);
     snprintf(seen->entity, sizeof seen->entity, "%s", instance->evidence.entity);
@@ -53,9 +53,9 @@ static tocsin_status collect(void *context, const tocsin_instance *instance, toc
     return TOCSIN_OK;
 }
 
-static bench *bench_new(void)
+static relation_bench *bench_new(void)
 {
-    bench *made = calloc(1, sizeof *made);
+    relation_bench *made = calloc(1, sizeof *made);
     assert_int_equal(tocsin_vocabulary_new(&made->vocabulary, NULL), TOCSIN_OK);
     tocsin_observer_options options = {
         .vocabulary = made->vocabulary, .sink = collect, .context = made, .contrast = true};
@@ -68,7 +68,7 @@ static bench *bench_new(void)
     return made;
 }
 
-static void bench_free(bench *bench)
+static void bench_free(relation_bench *bench)
 {
     assert_int_equal(bench->process[0].status, TOCSIN_OK);
     assert_int_equal(bench->process[1].status, TOCSIN_OK);
@@ -81,12 +81,12 @@ static void bench_free(bench *bench)
     free(bench);
 }
 
-static void forget(bench *bench)
+static void forget(relation_bench *bench)
 {
     bench->count = 0;
 }
 
-static bool has_predicate(const seen *seen, uint8_t predicate)
+static bool has_predicate(const seen_instance *seen, uint8_t predicate)
 {
     for (uint32_t i = 0; i < seen->fact_count; ++i)
         if (seen->facts[i].predicate == predicate)
@@ -95,12 +95,12 @@ static bool has_predicate(const seen *seen, uint8_t predicate)
 }
 
 /* Instances of the kind, of the entity unless NULL: how many have (or lack) the predicate. */
-static size_t count_of(const bench *bench, uint8_t kind, const char *entity, uint8_t predicate,
-                       bool holds)
+static size_t count_of(const relation_bench *bench, uint8_t kind, const char *entity,
+                       uint8_t predicate, bool holds)
 {
     size_t count = 0;
     for (size_t i = 0; i < bench->count; ++i) {
-        const seen *seen = &bench->list[i];
+        const seen_instance *seen = &bench->list[i];
         count += seen->population.kind == kind &&
                  (entity == NULL || strcmp(seen->entity, entity) == 0) &&
                  has_predicate(seen, predicate) == holds;
@@ -117,11 +117,11 @@ static size_t count_of(const bench *bench, uint8_t kind, const char *entity, uin
 
 /* Does the latest instance of the kind for the callee (a role, or a function) have "calls" or
  * "preceded by" it? */
-static bool latest_has(const bench *bench, uint8_t kind, uint8_t role, uint8_t predicate,
+static bool latest_has(const relation_bench *bench, uint8_t kind, uint8_t role, uint8_t predicate,
                        uint8_t callee_role, const char *callee)
 {
     for (size_t i = bench->count; i-- > 0;) {
-        const seen *seen = &bench->list[i];
+        const seen_instance *seen = &bench->list[i];
         if (seen->population.kind != kind || seen->population.role != role)
             continue;
         for (uint32_t f = 0; f < seen->fact_count; ++f) {
@@ -137,7 +137,8 @@ static bool latest_has(const bench *bench, uint8_t kind, uint8_t role, uint8_t p
     return false;
 }
 
-static const char *field_text(const bench *bench, const seen *seen, const char *name)
+static const char *field_text(const relation_bench *bench, const seen_instance *seen,
+                              const char *name)
 {
     for (uint32_t i = 0; i < seen->field_count; ++i)
         if (strcmp(tocsin_symbol_text(bench->vocabulary, seen->fields[i].name), name) == 0)
@@ -150,7 +151,7 @@ static const char *field_text(const bench *bench, const seen *seen, const char *
 static void test_a_healthy_step(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     for (int i = 0; i < 3; ++i)
         train(&bench->process[0], (fake_step){.stage = NULL});
     assert_int_equal(HOLDS(bench, DRIVEN_PARAMETER, NULL, DATA_CHANGES), 6);
@@ -176,7 +177,7 @@ static void test_a_healthy_step(void **state)
 static void test_a_stuck_parameter_is_named(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     train(&bench->process[0], (fake_step){.stage = NULL});
     bench->process[0].parameters[1].stuck = true;
     forget(bench);
@@ -196,7 +197,7 @@ static void test_a_stuck_parameter_is_named(void **state)
 static void test_legitimate_standstill_is_not_judged(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_parameter *p = bench->process[0].parameters;
     train(&bench->process[0], (fake_step){.lr = -1}); /* warm-up from lr = 0 */
     p[0].zero_gradient = p[1].zero_gradient = true;
@@ -220,7 +221,7 @@ static void test_legitimate_standstill_is_not_judged(void **state)
 static void test_none_gradients_and_frozen_parameters_stay(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     process->parameters[0].no_gradient = true;
     add_parameter(process, (fake_parameter){.name = "embedding",
@@ -242,7 +243,7 @@ static void test_none_gradients_and_frozen_parameters_stay(void **state)
 static void test_stale_optimizer(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     process->parameters[1].flags =
         FAKE_TRAINABLE & ~(uint32_t)(TOCSIN_STATE_IN_OPTIMIZER | TOCSIN_STATE_IN_THIS_OPTIMIZER);
@@ -261,7 +262,7 @@ static void test_stale_optimizer(void **state)
 static void test_everything_frozen(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     for (size_t i = 0; i < 2; ++i) {
         process->parameters[i].flags &= ~(uint32_t)TOCSIN_STATE_REQUIRES_GRAD;
@@ -277,7 +278,7 @@ static void test_everything_frozen(void **state)
 static void test_two_optimizers_mind_their_own(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     uint32_t mine = FAKE_TRAINABLE;
     uint32_t other = FAKE_TRAINABLE & ~(uint32_t)TOCSIN_STATE_IN_THIS_OPTIMIZER;
@@ -300,7 +301,7 @@ static void test_two_optimizers_mind_their_own(void **state)
 static void test_gradients_that_are_not_cleared(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     for (int i = 0; i < 3; ++i)
         train(&bench->process[0], (fake_step){.no_zero_grad = true});
     assert_int_equal(FAILS(bench, RETURNING_PARAMETER, "fc1.weight", GRADIENT_CLEARED), 2);
@@ -314,7 +315,7 @@ static void test_gradients_that_are_not_cleared(void **state)
 static void test_ways_to_clear_gradients(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     train(process, (fake_step){.stage = NULL});
     forget(bench);
@@ -342,7 +343,7 @@ static void test_ways_to_clear_gradients(void **state)
 static void test_numbers_that_are_not_finite(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     add_parameter(process, (fake_parameter){.name = "mask",
                                             .kind = TOCSIN_VARIABLE_BUFFER,
@@ -366,7 +367,7 @@ static void test_numbers_that_are_not_finite(void **state)
 static void test_calls_inside_calls(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     enter(process, "outer", TOCSIN_ROLE_NONE);
     enter(process, "middle", TOCSIN_ROLE_NONE);
@@ -375,7 +376,7 @@ static void test_calls_inside_calls(void **state)
     enter(process, "broken", TOCSIN_ROLE_NONE);
     leave_with(process, "broken", TOCSIN_ROLE_NONE, TOCSIN_EVENT_RAISE, NULL, 0);
     leave(process, "outer", TOCSIN_ROLE_NONE);
-    const seen *outer = NULL;
+    const seen_instance *outer = NULL;
     for (size_t i = 0; i < bench->count; ++i)
         if (bench->list[i].population.kind == TOCSIN_POPULATION_CALL)
             outer = &bench->list[i];
@@ -392,7 +393,7 @@ static void test_calls_inside_calls(void **state)
 static void test_a_lost_exit_does_not_swallow_what_follows(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     enter(process, "outer", TOCSIN_ROLE_NONE);
     enter(process, "lost", TOCSIN_ROLE_NONE);
@@ -409,7 +410,7 @@ static void test_a_lost_exit_does_not_swallow_what_follows(void **state)
 static void test_sequences(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     const uint8_t step = TOCSIN_ROLE_OPTIMIZER_STEP, follows = TOCSIN_PREDICATE_FOLLOWS;
     const uint8_t kind = TOCSIN_POPULATION_REPEATED_CALL;
@@ -429,7 +430,7 @@ static void test_sequences(void **state)
 static void test_a_loop_is_no_sequence(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     train(&bench->process[0], (fake_step){.micro_steps = 9});
     size_t backward = 0;
     for (size_t i = 0; i < bench->count; ++i)
@@ -442,7 +443,7 @@ static void test_a_loop_is_no_sequence(void **state)
 static void test_functions_of_one_role_are_told_apart(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     call(process, "Module.eval", TOCSIN_ROLE_MODE);
     call(process, "Module.train", TOCSIN_ROLE_MODE);
@@ -458,7 +459,7 @@ static void test_functions_of_one_role_are_told_apart(void **state)
 static void test_threads_have_sequences_of_their_own(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
     process->thread = 2;
@@ -474,10 +475,10 @@ static void test_threads_have_sequences_of_their_own(void **state)
 
 /* ---- arguments and outputs ----------------------------------------------------------------- */
 
-static bool last_has_argument(const bench *bench, const char *field, const char *text)
+static bool last_has_argument(const relation_bench *bench, const char *field, const char *text)
 {
     for (size_t i = bench->count; i-- > 0;) {
-        const seen *seen = &bench->list[i];
+        const seen_instance *seen = &bench->list[i];
         if (seen->population.kind != TOCSIN_POPULATION_CALL_ARGUMENTS)
             continue;
         for (uint32_t f = 0; f < seen->fact_count; ++f) {
@@ -504,7 +505,7 @@ static bool last_has_argument(const bench *bench, const char *field, const char 
 static void test_arguments(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     tocsin_value values[5] = {
         tensor_value(process, "input", TOCSIN_DTYPE_FLOAT32, 16, 4),
@@ -521,7 +522,7 @@ static void test_arguments(void **state)
     assert_true(last_has_argument(bench, "arg.input.dtype", "float32"));
     assert_true(last_has_argument(bench, "arg.input.ndim", "2"));
     assert_false(last_has_argument(bench, "arg.size", "4096"));
-    const seen *seen = &bench->list[0];
+    const seen_instance *seen = &bench->list[0];
     assert_string_equal(field_text(bench, seen, "arg.p"), "a float");
     assert_string_equal(field_text(bench, seen, "arg.size"), "an int");
     assert_string_equal(field_text(bench, seen, "arg.reduction"), "mean");
@@ -531,7 +532,7 @@ static void test_arguments(void **state)
 static void test_repeated_arguments(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     tocsin_value value = {.kind = TOCSIN_VALUE_INT, .name = define_string(process, "layer")};
     for (int i = 0; i < 3; ++i) {
@@ -553,14 +554,14 @@ static void test_repeated_arguments(void **state)
 static void test_outputs(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
     tocsin_value input = tensor_value(process, "input", TOCSIN_DTYPE_BFLOAT16, 16, 4);
     tocsin_value same = tensor_value(process, "return", TOCSIN_DTYPE_BFLOAT16, 16, 4);
     tocsin_value cut = tensor_value(process, "return", TOCSIN_DTYPE_FLOAT32, 1, 4);
     enter_with(process, "relu", TOCSIN_ROLE_NONE, &input, 1);
     leave_with(process, "relu", TOCSIN_ROLE_NONE, TOCSIN_EVENT_EXIT, &same, 1);
-    const seen *seen = &bench->list[bench->count - 1];
+    const seen_instance *seen = &bench->list[bench->count - 1];
     while (seen->population.kind != TOCSIN_POPULATION_CALL_OUTPUT)
         --seen;
     assert_int_equal(seen->fact_count, 3 + 4); /* dtype, ndim, requires_grad; 4 that match */
@@ -575,9 +576,9 @@ static void test_outputs(void **state)
 
 /* ---- processes ----------------------------------------------------------------------------- */
 
-static bench *two_ranks(void)
+static relation_bench *two_ranks(void)
 {
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     fake_start(&bench->process[1]);
     for (int rank = 0; rank < 2; ++rank) {
         meta_int(&bench->process[rank], "rank", rank);
@@ -589,7 +590,7 @@ static bench *two_ranks(void)
 static void test_replicas(void **state)
 {
     (void)state;
-    bench *bench = two_ranks();
+    relation_bench *bench = two_ranks();
     for (int i = 0; i < 2; ++i)
         for (int rank = 0; rank < 2; ++rank)
             train(&bench->process[rank], (fake_step){.stage = NULL});
@@ -597,7 +598,7 @@ static void test_replicas(void **state)
     assert_int_equal(HOLDS(bench, REPLICAS, NULL, EQUAL), 8);
     assert_true(FAILS(bench, REPLICAS, NULL, EQUAL) > 0);
     for (size_t i = 0; i < bench->count; ++i) {
-        const seen *seen = &bench->list[i];
+        const seen_instance *seen = &bench->list[i];
         if (seen->population.kind != TOCSIN_POPULATION_REPLICAS)
             continue;
         bool same_name = false, same_rank = true;
@@ -624,7 +625,7 @@ static void test_replicas(void **state)
 static void test_a_stalled_process_holds_up_nobody(void **state)
 {
     (void)state;
-    bench *bench = two_ranks();
+    relation_bench *bench = two_ranks();
     for (int i = 0; i < 200; ++i)
         train(&bench->process[0], (fake_step){.stage = NULL});
     assert_int_equal(HOLDS(bench, DRIVEN_PARAMETER, NULL, DATA_CHANGES), 400);
@@ -656,11 +657,11 @@ static void collective(fake_process *process, const char *name, int64_t rows, co
 static void test_collectives(void **state)
 {
     (void)state;
-    bench *bench = two_ranks();
+    relation_bench *bench = two_ranks();
     collective(&bench->process[0], "all_reduce", 4, "sum");
     collective(&bench->process[0], "all_reduce", 4, "sum");
     collective(&bench->process[1], "all_reduce", 4, "sum");
-    const seen *seen = &bench->list[bench->count - 1];
+    const seen_instance *seen = &bench->list[bench->count - 1];
     while (seen->population.kind != TOCSIN_POPULATION_COLLECTIVES)
         --seen;
     assert_int_equal(seen->fact_count, 4);
@@ -748,7 +749,7 @@ static void test_a_failing_sink_stops_the_observer(void **state)
 static void test_too_deep(void **state)
 {
     (void)state;
-    bench *bench = bench_new();
+    relation_bench *bench = bench_new();
     tocsin_event event = {.kind = TOCSIN_EVENT_ENTER};
     for (int i = 0; i < 20000; ++i)
         emit(&bench->process[0], &event);
