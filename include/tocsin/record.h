@@ -167,8 +167,11 @@ TOCSIN_API void tocsin_recorder_add_cost(tocsin_recorder *recorder, uint64_t cos
 
 typedef struct tocsin_recorder_summary {
     int64_t steps;
-    uint64_t cost_ns; /* inside the recorder */
-    uint64_t wall_ns; /* from the first event to the last step (to now without steps) */
+    uint64_t cost_ns; /* inside the recorder, as far as _add_cost was told */
+    /* From the end of the first step, which finds and names everything, to the end of the last. */
+    uint64_t measured_steps;
+    uint64_t steps_cost_ns;
+    uint64_t steps_wall_ns;
     uint64_t digested_bytes;
     bool has_file;
     tocsin_trace_statistics trace;

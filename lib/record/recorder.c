@@ -43,7 +43,9 @@ struct tocsin_recorder {
     uint32_t leader_slot;
     uint32_t leader_lag; /* steps of others since the leader's last */
 
-    uint64_t cost_ns, first_ns, last_step_ns, digested_bytes;
+    uint64_t digested_bytes;
+    uint64_t cost_ns, steps_seen; /* since the file was opened */
+    uint64_t first_step_ns, first_step_cost_ns, last_step_ns, last_step_cost_ns;
 };
 
 static const char *const known_keys[TOCSIN_META_KNOWN_COUNT] = {
@@ -123,7 +125,6 @@ static void open_file(tocsin_recorder *recorder)
         recorder->writer = NULL;
         return;
     }
-    recorder->first_ns = tocsin_clock_ns();
     for (size_t i = 0; i < recorder->meta.count; i++)
         if (recorder->meta.items[i].present)
             emit_meta(recorder, &recorder->meta.items[i]);
@@ -155,8 +156,8 @@ void tocsin_recorder_forked(tocsin_recorder *recorder)
         recorder->meta.items[i].key = 0;
     memset(recorder->attributes, 0, sizeof recorder->attributes);
     recorder->step_end = 0;
-    recorder->cost_ns = recorder->first_ns = recorder->last_step_ns = 0;
-    recorder->digested_bytes = 0;
+    recorder->cost_ns = recorder->digested_bytes = 0;
+    recorder->steps_seen = 0;
 }
 
 uint32_t tocsin_recorder_generation(const tocsin_recorder *recorder)
@@ -170,9 +171,12 @@ tocsin_status tocsin_recorder_close(tocsin_recorder *recorder, tocsin_error *err
     if (recorder == NULL)
         return status;
     if (recorder->writer != NULL) {
-        int64_t steps = recorder->step > 0 ? recorder->step : 1;
-        tocsin_recorder_meta_int(recorder, tocsin_recorder_meta_key(recorder, "cost_ns_per_step"),
-                                 (int64_t)recorder->cost_ns / steps);
+        tocsin_recorder_summary summary;
+        tocsin_recorder_summarize(recorder, &summary);
+        int key = tocsin_recorder_meta_key(recorder, "cost_ns_per_step");
+        if (summary.measured_steps > 0)
+            tocsin_recorder_meta_int(recorder, key,
+                                     (int64_t)(summary.steps_cost_ns / summary.measured_steps));
         status = tocsin_trace_writer_close(recorder->writer, error);
     }
     recorder_free(recorder);
@@ -398,6 +402,11 @@ static void end_step(tocsin_recorder *recorder)
     }
     recorder->step++;
     recorder->last_step_ns = tocsin_clock_ns();
+    recorder->last_step_cost_ns = recorder->cost_ns;
+    if (recorder->steps_seen++ == 0) {
+        recorder->first_step_ns = recorder->last_step_ns;
+        recorder->first_step_cost_ns = recorder->cost_ns;
+    }
     tocsin_recorder_meta_int(recorder, TOCSIN_META_STEP, recorder->step);
 }
 
@@ -463,9 +472,11 @@ void tocsin_recorder_summarize(const tocsin_recorder *recorder, tocsin_recorder_
                                          .cost_ns = recorder->cost_ns,
                                          .digested_bytes = recorder->digested_bytes,
                                          .has_file = recorder->writer != NULL};
-    if (recorder->writer == NULL)
-        return;
-    uint64_t end_ns = recorder->last_step_ns != 0 ? recorder->last_step_ns : tocsin_clock_ns();
-    summary->wall_ns = end_ns - recorder->first_ns;
-    tocsin_trace_writer_statistics(recorder->writer, &summary->trace);
+    if (recorder->steps_seen > 1) {
+        summary->measured_steps = recorder->steps_seen - 1;
+        summary->steps_cost_ns = recorder->last_step_cost_ns - recorder->first_step_cost_ns;
+        summary->steps_wall_ns = recorder->last_step_ns - recorder->first_step_ns;
+    }
+    if (recorder->writer != NULL)
+        tocsin_trace_writer_statistics(recorder->writer, &summary->trace);
 }

@@ -116,13 +116,14 @@ def _stop_with_process(_):
 
 
 def account(summary, directory):
-    """The one line about what recording cost."""
-    wall, cost, steps = summary["wall_ns"], summary["cost_ns"], summary["steps"]
-    share = 100.0 * cost / wall if wall else 0.0
+    """The one line about what recording cost, from the second step on."""
+    measured = summary["measured_steps"]
+    share = 100.0 * summary["steps_cost_ns"] / summary["steps_wall_ns"] if measured else 0.0
+    per_step = summary["steps_cost_ns"] / measured / 1e6 if measured else 0.0
     lost = f", {summary['lost']} events LOST" if summary["lost"] else ""
     return (
-        f"tocsin: {steps} steps recorded, {share:.1f} % of the time in the recorder "
-        f"({cost / steps / 1e6:.2f} ms per step), {summary['events']} events, "
+        f"tocsin: {summary['steps']} steps recorded, {share:.1f} % of the time in the recorder "
+        f"({per_step:.2f} ms per step), {summary['events']} events, "
         f"{summary['file_bytes'] / 2**20:.1f} MiB in {directory}{lost}"
     )
 

@@ -57,6 +57,7 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+/* From the rates of both clocks since the start: no calibration, exact after the first second. */
 void observe_flush_cost(void)
 {
     uint64_t passed_ticks = ticks() - origin_ticks, passed_ns = monotonic_ns() - origin_ns;
@@ -328,6 +329,7 @@ static void count_step(const tocsin_hook *hook, const thread_state *thread, PyOb
 {
     if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
         int slot = optimizer_slot(args[0]);
+        observe_flush_cost();
         tocsin_recorder_optimizer_stepped(observe_recorder, slot < 0 ? UINT32_MAX : (uint32_t)slot);
     } else if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0 &&
                accumulates(args, nargs, kwnames)) {

@@ -118,14 +118,17 @@ static PyObject *summary_dict(void)
 {
     tocsin_recorder_summary summary;
     tocsin_recorder_summarize(recorder, &summary);
-    return Py_BuildValue(
-        "{sL sK sK sK sO sK sK sK sK}", "steps", (long long)summary.steps, "cost_ns",
-        (unsigned long long)summary.cost_ns, "wall_ns", (unsigned long long)summary.wall_ns,
-        "digested_bytes", (unsigned long long)summary.digested_bytes, "has_file",
-        summary.has_file ? Py_True : Py_False, "events", (unsigned long long)summary.trace.events,
-        "lost", (unsigned long long)summary.trace.lost, "raw_bytes",
-        (unsigned long long)summary.trace.raw_bytes, "file_bytes",
-        (unsigned long long)summary.trace.file_bytes);
+    return Py_BuildValue("{sL sK sK sK sK sK sO sK sK sK sK}", "steps", (long long)summary.steps,
+                         "cost_ns", (unsigned long long)summary.cost_ns, "measured_steps",
+                         (unsigned long long)summary.measured_steps, "steps_cost_ns",
+                         (unsigned long long)summary.steps_cost_ns, "steps_wall_ns",
+                         (unsigned long long)summary.steps_wall_ns, "digested_bytes",
+                         (unsigned long long)summary.digested_bytes, "has_file",
+                         summary.has_file ? Py_True : Py_False, "events",
+                         (unsigned long long)summary.trace.events, "lost",
+                         (unsigned long long)summary.trace.lost, "raw_bytes",
+                         (unsigned long long)summary.trace.raw_bytes, "file_bytes",
+                         (unsigned long long)summary.trace.file_bytes);
 }
 
 /* recorder_summary() -> dict, or None when not recording */
