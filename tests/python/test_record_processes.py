@@ -181,3 +181,27 @@ def test_a_directory_that_cannot_be_written():
     assert result.returncode == 0
     assert [line.split(":")[:2] for line in result.stderr.splitlines()] == [["tocsin", " error"]]
     assert not os.path.exists(script.root / "missing")
+
+
+def test_a_fork_inside_an_observed_call():
+    result = recorded(
+        """
+        import os
+        from torch import nn
+        class Forking(nn.Module):
+            def forward(self, x):
+                self.child = os.fork()
+                return torch.relu(x)
+        model = Forking()
+        model(torch.ones(2))
+        torch.ones(3)
+        if model.child == 0:
+            os._exit(0)
+        os.waitpid(model.child, 0)
+        """
+    )
+    for process in result.processes():
+        entered = {e["call"] for e in process.events if e["kind"] == "enter"}
+        assert {e["call"] for e in process.events if e["kind"] == "exit"} <= entered
+        assert process.calls("torch.relu") and process.calls("torch.ones")[-1]["depth"] == 0
+    assert len(result.files) == 2

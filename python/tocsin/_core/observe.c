@@ -214,9 +214,9 @@ static bool shows_context(tocsin_role role)
            role == TOCSIN_ROLE_USER;
 }
 
-/* Meta variables as they are at such a call. Training is what backward says it is: a
- * model left in eval mode does not turn training into evaluation. Modules called during backward
- * are recomputed parts of a model. */
+/* Meta variables as they are at such a call. Training is what backward says it is: a model left in
+ * eval mode does not turn training into evaluation. Modules called during backward are recomputed
+ * parts of a model. */
 static void observe_context(const tocsin_hook *hook, const thread_state *thread, PyObject *self)
 {
     bool enabled = ask(is_grad_enabled, true);
@@ -234,19 +234,33 @@ static void observe_context(const tocsin_hook *hook, const thread_state *thread,
 
 /* ---- 4. Enter ------------------------------------------------------------------------------ */
 
-/* The call's number (0: not recorded), then the counts. Never 0 as a whole. */
+/* From the top: a mark (so that no token is 0), the generation (a child may return from calls that
+ * its parent entered), the call's number in its thread (0: not recorded), and the counts. */
 static const uint64_t token_mark = UINT64_C(1) << 63;
+static const uint64_t call_mask = (UINT64_C(1) << (60 - 2 * DEPTH_BITS)) - 1;
+
+static uint64_t token_stamp(void)
+{
+    return token_mark | (uint64_t)(names_generation & 7) << 60;
+}
 
 static uint64_t token_of(uint64_t call, const thread_state *thread)
 {
     uint64_t depth = thread->depth < DEPTH_MAX ? thread->depth : DEPTH_MAX;
     uint64_t modules = thread->modules < DEPTH_MAX ? thread->modules : DEPTH_MAX;
-    return token_mark | call << (2 * DEPTH_BITS) | depth << DEPTH_BITS | modules;
+    assert(call <= call_mask);
+    return token_stamp() | call << (2 * DEPTH_BITS) | depth << DEPTH_BITS | modules;
 }
 
 static uint64_t token_call(uint64_t token)
 {
-    return (token & ~token_mark) >> (2 * DEPTH_BITS);
+    return token >> (2 * DEPTH_BITS) & call_mask;
+}
+
+static bool token_is_ours(uint64_t token)
+{
+    assert((token & token_mark) != 0);
+    return (token ^ token_stamp()) >> 60 == 0;
 }
 
 /* What is said of the arguments. The fields of an optimizer decide whether its step may change
@@ -379,6 +393,8 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
     uint64_t begin = ticks(), call = token_call(token);
     thread_state *thread = &this_thread;
     tocsin_trace_writer *writer = ready_writer(hook);
+    if (!token_is_ours(token))
+        return;
     thread->depth = (uint32_t)(token >> DEPTH_BITS) & DEPTH_MAX;
     thread->modules = (uint32_t)token & DEPTH_MAX;
     if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards > 0)

@@ -252,6 +252,10 @@ static void inherit(const tracked *old, Py_ssize_t old_count)
 
 static void resolve(tocsin_trace_writer *writer, bool finally)
 {
+    static bool resolving;
+    if (resolving) /* another thread, while the resolver ran Python code */
+        return;
+    resolving = true;
     tracked *old = variables;
     Py_ssize_t old_count = variable_count;
     variables = NULL;
@@ -274,6 +278,7 @@ static void resolve(tocsin_trace_writer *writer, bool finally)
     observe_clear_error();
     Py_XDECREF(result);
     PyMem_Free(old);
+    resolving = false;
     resolved_finally = finally;
     resolved = true; /* also after a failure: not again until something changes */
 }
