@@ -105,6 +105,35 @@ static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invari
                                                     : TOCSIN_DROP_NO_PRECONDITION;
 }
 
+/* Does fact `index` say "return.ndim equals ARGUMENT.ndim", of the argument named by `stem` bytes?
+ */
+static bool is_ndim_match(const struct judge *judge, size_t index, const char *argument,
+                          size_t stem)
+{
+    tocsin_fact_key fact = tocsin_fact_get_key(judge->vocabulary, judge->table->facts.items[index]);
+    const char *other = tocsin_symbol_text(judge->vocabulary, fact.other);
+    return fact.predicate == TOCSIN_PREDICATE_RETURN_MATCHES &&
+           strncmp(other, argument, stem) == 0 && strcmp(other + stem, ".ndim") == 0;
+}
+
+/* A first size shared with an argument of other rank is a coincidence: a batch as large as the
+ * layer is wide. Has the argument the result's rank in all positives? */
+static bool has_rank_of_result(const struct judge *judge, const char *argument, size_t stem)
+{
+    const tocsin_table *table = judge->table;
+    size_t fact = 0, positives = 0, ranks = 0;
+    while (fact < table->facts.count && !is_ndim_match(judge, fact, argument, stem))
+        ++fact;
+    if (fact == table->facts.count)
+        return false;
+    for (size_t w = 0; w < judge->clauses.words; ++w)
+        positives += (size_t)__builtin_popcountll(judge->positives[w]);
+    for (size_t i = judge->cell_begin[fact]; i < judge->cell_begin[fact + 1]; ++i)
+        ranks += tocsin_bits_test(judge->positives, judge->cells[i]->row) &&
+                 judge->cells[i]->count == table->rows.items[judge->cells[i]->row].count;
+    return ranks == positives;
+}
+
 /* "return.dtype = arg.input.dtype" where both were always float32 says nothing about equality; a
  * shape shared with a parameter is the model's architecture. */
 static tocsin_drop weigh_match(const struct judge *judge, tocsin_fact_key fact)
@@ -114,6 +143,8 @@ static tocsin_drop weigh_match(const struct judge *judge, tocsin_fact_key fact)
     size_t stem = dot != NULL ? (size_t)(dot - other) : strlen(other);
     tocsin_scalar seen = 0;
     bool varied = false;
+    if (strcmp(other + stem, ".shape[0]") == 0 && !has_rank_of_result(judge, other, stem))
+        return TOCSIN_DROP_SIZE_COINCIDENCE;
     for (size_t i = 0; i < judge->table->rows.count; ++i) {
         const tocsin_row *row = &judge->table->rows.items[i];
         for (uint32_t f = 0; tocsin_bits_test(judge->positives, i) && f < row->field_count; ++f) {
@@ -122,7 +153,7 @@ static tocsin_drop weigh_match(const struct judge *judge, tocsin_fact_key fact)
             bool flag =
                 strncmp(name, other, stem) == 0 && strcmp(name + stem, ".is_parameter") == 0;
             if (flag && tocsin_scalar_literal(judge->vocabulary, field->a).integer != 0)
-                return TOCSIN_DROP_PARAMETER_SIZE;
+                return TOCSIN_DROP_SIZE_COINCIDENCE;
             varied |= field->name == fact.other && seen != 0 && field->a != seen;
             seen = field->name == fact.other ? field->a : seen;
         }

@@ -294,8 +294,11 @@ static void machinery_and_implied_claims_are_left_out(void **state)
     tocsin_fact calls_sqrt = fact_of(vocabulary, TOCSIN_PREDICATE_CALLS, "torch.sqrt", NULL);
     tocsin_fact matches[] = {
         fact_of(vocabulary, TOCSIN_PREDICATE_RETURN_MATCHES, "return.shape", "arg.x.shape"),
-        fact_of(vocabulary, TOCSIN_PREDICATE_RETURN_MATCHES, "return.shape[0]", "arg.x.shape[0]")};
-    assert_true(matches[0] < matches[1]);
+        fact_of(vocabulary, TOCSIN_PREDICATE_RETURN_MATCHES, "return.shape[0]", "arg.x.shape[0]"),
+        fact_of(vocabulary, TOCSIN_PREDICATE_RETURN_MATCHES, "return.ndim", "arg.x.ndim"),
+        /* a vector as long as the batch is large */
+        fact_of(vocabulary, TOCSIN_PREDICATE_RETURN_MATCHES, "return.shape[0]", "arg.y.shape[0]")};
+    assert_true(matches[0] < matches[1] && matches[1] < matches[2] && matches[2] < matches[3]);
     tocsin_population_key step = {.kind = TOCSIN_POPULATION_CALL,
                                   .role = TOCSIN_ROLE_OPTIMIZER_STEP};
     tocsin_population_key adam = {.kind = TOCSIN_POPULATION_CALL};
@@ -304,9 +307,9 @@ static void machinery_and_implied_claims_are_left_out(void **state)
     write_twice(&writer, step, "meta.stage=training", &calls_adam, 1);
     write_twice(&writer, adam, "meta.stage=training", &calls_sqrt, 1);
     output.name = tocsin_symbol_of(vocabulary, "torch.sqrt");
-    write_twice(&writer, output, "meta.stage=training", matches, 2);
+    write_twice(&writer, output, "meta.stage=training", matches, 4);
     output.name = tocsin_symbol_of(vocabulary, "torch.relu");
-    write_twice(&writer, output, "meta.stage=training", matches, 2);
+    write_twice(&writer, output, "meta.stage=training", matches, 4);
     tocsin_infer_summary summary = {0};
     assert_int_equal(tocsin_learn(&writer.examples, 2, NULL, set, &summary, NULL), TOCSIN_OK);
     assert_int_equal(tocsin_invariants_count(set), 1);
