@@ -2,7 +2,7 @@
  *
  * A statement that is not in the table can neither be inferred nor written by hand. Templates hold
  * {call} (role or function of the population), {callee}, {field}, {other}, {value} (members of the
- * fact), {variable}, {attribute}, {moment} (of replicas); violations also {rank}, {other_rank},
+ * fact), {variable}, {attribute}, {moment} (of replicas); violations also {ranks},
  * {bad} (from the evidence) and {actual} (the field's value in the instance).
  */
 #include <assert.h>
@@ -40,7 +40,7 @@ typedef struct statement {
 static const statement statements[] = {
     {OF(REPLICAS, EQUAL), 0.90,
      "The {attribute} of each {variable} {moment} {call} is equal on every two ranks",
-     "differs between ranks {other_rank} and {rank}"},
+     "{attribute} differs between {ranks}"},
     {OF(CALL, CALLS), 0.50, "Every call of {call} calls {callee}",
      "{callee} was not called inside"},
     {OF(SAMPLED_CALL, FINDS_GRADIENT), 0.72,
@@ -84,7 +84,7 @@ static const statement statements[] = {
      "the arguments are those of an earlier call in this step"},
     {OF(COLLECTIVES, SAME), 0.80,
      "The n-th collective of a step has the same {field} on every two ranks",
-     "{field} differs between ranks {other_rank} and {rank}"},
+     "{field} differs between {ranks}"},
     {OF(CALL_OUTPUT, RETURN_IS), 0.32, "Every call of {call} returns {field} = {value}",
      "{field} is not {value}"},
     {OF(CALL_OUTPUT, RETURN_MATCHES), 0.33, "Every call of {call} returns {field} equal to {other}",
@@ -213,10 +213,10 @@ static bool say_evidence(const subject *about, const char *token, size_t bytes, 
     if (about->instance == NULL)
         return false;
     const tocsin_evidence *evidence = &about->instance->evidence;
-    if (IS("rank"))
-        tocsin_string_printf(out, "%d", (int)evidence->rank);
-    else if (IS("other_rank"))
-        tocsin_string_printf(out, "%d", (int)evidence->other_rank);
+    int32_t low = evidence->rank < evidence->other_rank ? evidence->rank : evidence->other_rank;
+    int32_t high = evidence->rank < evidence->other_rank ? evidence->other_rank : evidence->rank;
+    if (IS("ranks"))
+        tocsin_string_printf(out, "ranks %d and %d", (int)low, (int)high);
     else if (IS("bad"))
         tocsin_string_printf(out, "%llu", (unsigned long long)evidence->bad_count);
     else if (IS("actual"))
@@ -340,9 +340,11 @@ void tocsin_instance_describe(const tocsin_vocabulary *vocabulary, const tocsin_
 double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
                                     const tocsin_invariant *invariant)
 {
+    tocsin_population_key population = tocsin_population_get_key(vocabulary, invariant->population);
     const statement *found =
-        find_statement(tocsin_population_get_key(vocabulary, invariant->population).kind,
-                       tocsin_fact_get_key(vocabulary, invariant->fact).predicate);
+        find_statement(population.kind, tocsin_fact_get_key(vocabulary, invariant->fact).predicate);
     assert(found != NULL);
-    return found->specificity;
+    /* gradients differ before the parameters that they update do */
+    bool earlier = population.moment == TOCSIN_MOMENT_ENTER;
+    return found->specificity + (earlier ? 0.005 : 0);
 }

@@ -275,7 +275,7 @@ static void test_ranks_that_drift(void **state)
     assert_string_equal(finding->code, "TOC001");
     assert_int_equal(finding->step, 4);
     assert_string_equal(finding->entity, "fc2.weight");
-    assert_non_null(strstr(finding->rendered, "fc2.weight: differs between ranks"));
+    assert_non_null(strstr(finding->rendered, "fc2.weight: data differs between ranks 0 and 1"));
     check_free(check);
 }
 
