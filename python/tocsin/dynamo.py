@@ -1,9 +1,9 @@
 """torch.compile must see the program as if nothing were hooked.
 
-Builtins and, except on CPython 3.11, Python functions are hooked where Dynamo does not look. On 3.11
-a hooked Python function has other code (see gate.py), and Dynamo reads code. Two things make that
-invisible: Dynamo never compiles the frame of a gate, and where it would trace a hooked function, it
-traces the function that holds the original code.
+Builtins and, except on CPython 3.11, Python functions are hooked where Dynamo does not look. On
+3.11 a hooked Python function has other code (see gate.py), and Dynamo reads code. Two things make
+that invisible: Dynamo never compiles the frame of a gate, and where it would trace a hooked
+function, it traces the function that holds the original code.
 
 While a compilation runs, nothing is observed: torch functions are then called with fake tensors.
 """
@@ -49,8 +49,8 @@ def _trace_originals(variable: type) -> None:
 
 
 def _skip_ourselves() -> None:
-    """A call is observed by Python functions of ours too. Where Dynamo compiles whatever frame comes
-    next, it must skip those, and all that they call."""
+    """A call is observed by Python functions of ours too. Where Dynamo compiles whatever frame
+    comes next, it must skip those, and all that they call."""
     from torch._C._dynamo.eval_frame import set_code_exec_strategy
     from torch._dynamo.types import FrameAction, FrameExecStrategy
 

@@ -40,11 +40,10 @@ _NOT_FUNCTIONAL = frozenset("boolean_dispatch handle_torch_function assert_int_o
 _NOT_TORCH = frozenset(
     "can_cast fork get_device numel promote_types result_type to_dlpack wait".split()
 )
-_NOT_TORCH_PREFIXES = (
-    "autocast_ clear_ cudnn_is fbgemm_ get_ has_ import_ init_ is_ merge_ parse_ q_ set_ sym_ unify_"
-).split()
-_COLLECTIVES = """all_gather all_gather_coalesced all_gather_into_tensor all_gather_object all_reduce
-    all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast
+_NOT_TORCH_PREFIXES = """autocast_ clear_ cudnn_is fbgemm_ get_ has_ import_ init_ is_ merge_ parse_
+    q_ set_ sym_ unify_""".split()
+_COLLECTIVES = """all_gather all_gather_coalesced all_gather_into_tensor all_gather_object
+    all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast
     broadcast_object_list gather gather_object irecv isend recv reduce reduce_scatter
     reduce_scatter_tensor scatter scatter_object_list send""".split()
 _RANDOM_FILLS = """bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_
@@ -219,7 +218,8 @@ _packages: tuple[str, ...] = ()
 
 
 def hook(targets: Iterable[Target]) -> int:
-    """Hook the selected ones of `targets`; returns how many. What cannot be hooked is left alone."""
+    """Hook the selected ones of `targets` and return how many that were. What cannot be hooked is
+    left alone."""
     count = 0
     for target in targets:
         if target not in _selection:

@@ -1,4 +1,4 @@
-"""Programs under torch.compile; prints every graph that Dynamo captured, the counters and the results.
+"""Programs under torch.compile; prints every graph that Dynamo captured, the counters and results.
 
 Run by test_dynamo.py in processes in which nothing, or everything, is hooked. All print the same.
 
@@ -109,7 +109,7 @@ def named_like_scale(x):
 
 
 class Own(nn.Module):
-    def helper(self, x, *, power=2):
+    def raise_power(self, x, *, power=2):
         return x**power
 
     @staticmethod
@@ -121,17 +121,17 @@ class Own(nn.Module):
         return x * len(cls.__name__)
 
     def forward(self, x):
-        return self.named(self.fixed(self.helper(x, power=3)))
+        return self.named(self.fixed(self.raise_power(x, power=3)))
 
 
 class Child(Own):
-    def helper(self, x, **options):
-        return super().helper(x, **options) + 1
+    def raise_power(self, x, **options):
+        return super().raise_power(x, **options) + 1
 
 
 USER = (scale, scale_many, add_three, twice, named_like_scale, GPT.forward, Block.forward,
-        Block.attend, Own.helper, Own.fixed, Own.__dict__["named"].__func__, Own.forward,
-        Child.helper)  # fmt: skip
+        Block.attend, Own.raise_power, Own.fixed, Own.__dict__["named"].__func__, Own.forward,
+        Child.raise_power)  # fmt: skip
 
 
 def bits(tensor):

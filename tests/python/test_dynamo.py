@@ -1,5 +1,6 @@
-"""torch.compile sees the same program, hooked or not: for each program of dynamo_programs.py the same
-captured graphs (their code), the same counters (frames, graph breaks, recompiles) and the same bits."""
+"""torch.compile sees the same program, hooked or not: for each program of dynamo_programs.py the
+same captured graphs (their code), the same counters (frames, graph breaks, recompiles) and the same
+bits."""
 
 import json
 import os

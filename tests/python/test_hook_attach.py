@@ -1,6 +1,6 @@
 """Getting into a process: the injected sitecustomize, the watch for torch, children, failures.
 
-The package under test is the built one with a recorder of its own that counts calls and prints them.
+The package under test is the built one with a recorder of its own that counts and prints calls.
 """
 
 import json
@@ -136,7 +136,11 @@ print([type(f).__name__ for f in sys.meta_path if 'Watch' not in type(f).__name_
 
 
 PACKAGE_FILES = {
-    "mine/__init__.py": "import torch\nfrom . import part\ndef top(x):\n    return part.Thing().go(x)\n",
+    "mine/__init__.py": """
+import torch
+from . import part
+def top(x): return part.Thing().go(x)
+""",
     "mine/part.py": """
 import functools
 class Thing:

@@ -1,4 +1,5 @@
-"""The patch engine on plain Python functions and builtins; needs no torch, runs on CPython 3.10-3.13."""
+"""The patch engine on plain Python functions and builtins; needs no torch, runs on CPython 3.10 to
+3.13."""
 
 import copy
 import gc
@@ -184,14 +185,16 @@ def test_binding_errors_are_the_same(hook, call):
 
 
 def test_methods(hook):
-    instance = Derived()
-    before = instance.method(1), Derived.static(), instance.static(2), Derived.of_class(3), instance(4)
+    def call():
+        one = Derived()
+        return one.method(1), Derived.static(), one.static(2), Derived.of_class(3), one(4)
+
+    before = call()
     for name in ("method", "__call__"):
         hook(vars(Derived)[name], name)
     for name in ("static", "of_class"):
         hook(vars(Derived)[name].__func__, name)
-    after = instance.method(1), Derived.static(), instance.static(2), Derived.of_class(3), instance(4)
-    assert after == before
+    assert call() == before
     assert _core.counts() == {
         "method": (1, 0),
         "__call__": (1, 0),
@@ -357,7 +360,8 @@ def test_exception(hook):
             fails("x")
         except ValueError as error:
             assert error.__context__ is None
-            return str(error), [(f.name, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+            extracted = traceback.extract_tb(error.__traceback__)
+            return str(error), [(f.name, f.lineno) for f in extracted]
 
     before = frames()
     hook(fails)
@@ -454,14 +458,14 @@ def test_builtin(hook):
     import time
 
     target = time.strftime  # METH_VARARGS
-    before = (target("%Y", (2026, 1, 2, 3, 4, 5, 0, 1, 0)), hash(target), target.__name__, repr(target))
+
+    def seen():
+        year = target("%Y", (2026, 1, 2, 3, 4, 5, 0, 1, 0))
+        return year, hash(target), target.__name__, repr(target)
+
+    before = seen()
     hook(target)
-    assert before == (
-        target("%Y", (2026, 1, 2, 3, 4, 5, 0, 1, 0)),
-        hash(target),
-        target.__name__,
-        repr(target),
-    )
+    assert seen() == before
     assert time.strftime is target
     assert calls() == (1, 0)
     with pytest.raises(TypeError):

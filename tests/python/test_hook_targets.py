@@ -76,7 +76,10 @@ print(json.dumps(sorted({{(name, role) for _, name, role, _, active in _core.hoo
         (
             set(),
             {"optimizer.step", "backward"},
-            [["torch.autograd.backward", "backward"], ["torch.optim.Optimizer.step", "optimizer.step"]],
+            [
+                ["torch.autograd.backward", "backward"],
+                ["torch.optim.Optimizer.step", "optimizer.step"],
+            ],
         ),
         (set(), set(), []),
     ],
