@@ -94,9 +94,9 @@ def shorten(text, columns):
     """One line, with only the first name of a list: "a, b, c and 7 more: no gradient"."""
     text = " ".join(text.split())
     names, separator, rest = text.partition(": ")
-    listed = re.fullmatch(r"([^,]+), (.*) and (\d+) more", names)
+    listed = re.fullmatch(r"([^,]+), (.*) and (?:(\d+) more|\S+)", names)
     if separator and listed:
-        count = int(listed[3]) + listed[2].count(",") + 1
+        count = int(listed[3] or 1) + listed[2].count(",") + 1
         text = f"{listed[1]} and {count} more: {rest}"
     return text if len(text) <= columns else text[: columns - 3] + "..."
 

@@ -29,6 +29,7 @@ trace=$(basename whole/process-*.trace)
 size=$(stat -c %s "whole/$trace")
 transcript_extra='s/[0-9]+ (violated|holds?|unknown|invariants)/N \1/g
     s/[0-9.]+ (bytes|KiB)/N bytes/; s/process-.*\.trace/<trace>/
+    s/unexpected token near end of file/<what>/
     s/(6 steps recorded), .* (in <tmp>)/\1, ... \2/'
 
 # ---- a script that dies: what it did until then is there and checked -------------------------
@@ -90,10 +91,10 @@ not covered:
 ! tocsin: error: damaged: 1 block skipped, flipped/<trace>
 END
 check "dump goes on after the damage" test "$(tocsin dump flipped 2>/dev/null | wc -l)" -gt 10
-damage future
-printf '\177' | dd of="future/$trace" bs=1 seek=8 conv=notrunc status=none
-expect 2 tocsin check -i inv.jsonl future <<'END'
-! tocsin: error: trace version 127 (features 0) is not the version 1 read here, future/<trace> at byte 8
+damage v2
+printf '\177' | dd of="v2/$trace" bs=1 seek=8 conv=notrunc status=none
+expect 2 tocsin check -i inv.jsonl v2 <<'END'
+! tocsin: error: trace version 127 (features 0) is not the version 1 read here, v2/<trace> at byte 8
 END
 damage nonsense
 echo 'not a trace at all, whatever its name says' >"nonsense/$trace"
@@ -112,7 +113,7 @@ END
 damage badjson
 echo '{"format":' >badjson/run.json
 expect 2 tocsin info badjson <<'END'
-! tocsin: error: not valid JSON (line 2, column 0): unexpected token near end of file, badjson/run.json at byte 11
+! tocsin: error: not valid JSON (line 2, column 0): <what>, badjson/run.json at byte 11
 END
 damage other
 echo '{"format":"something-else","version":1}' >other/run.json
@@ -144,7 +145,7 @@ expect 2 tocsin check -i newer.jsonl whole <<'END'
 END
 sed '3s/.*/{"id":/' inv.jsonl >broken.jsonl
 expect 2 tocsin run -i broken.jsonl -o never -- "$PYTHON" train.py <<'END'
-! tocsin: error: line 3: not valid JSON (line 1, column 6): unexpected token near end of file, broken.jsonl
+! tocsin: error: line 3: not valid JSON (line 1, column 6): <what>, broken.jsonl
 END
 check "nothing was started" test ! -e never
 expect 2 tocsin show train.py <<'END'
