@@ -44,7 +44,7 @@ TOCSIN_API size_t tocsin_invariants_count(const tocsin_invariant_set *set);
 TOCSIN_API const char *tocsin_invariant_id(const tocsin_invariant_set *set, size_t index);
 TOCSIN_API const char *tocsin_invariant_relation(const tocsin_invariant_set *set, size_t index);
 TOCSIN_API const char *tocsin_invariant_sentence(const tocsin_invariant_set *set, size_t index);
-/* Instances that supported it when it was inferred: how many, in how many runs (0: hand-written). */
+/* Instances that supported it when it was inferred, and runs they came from (0: hand-written). */
 TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index,
                                          uint64_t *instances, uint32_t *runs);
 
@@ -57,7 +57,7 @@ typedef struct tocsin_code {
     const char *code;        /* "TOC001" */
     const char *relation;    /* "Consistent" */
     const char *title;       /* one line */
-    const char *explanation; /* what it means and what to do; lines of at most 80 columns */
+    const char *explanation; /* what it means and what to do; lines of prose */
 } tocsin_code;
 
 /* Code `index` from 0, in ascending order; NULL after the last. */

@@ -320,7 +320,7 @@ static bool starts_with(const char *text, const char *prefix)
 }
 
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
-                             const tocsin_sample *sample, bool ownership)
+                             const tocsin_sample *sample, tocsin_sample_fields which)
 {
     const tocsin_variable *variable = sample->variable;
     const struct {
@@ -333,13 +333,13 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
                  {observer->var_training, TOCSIN_STATE_MODULE_TRAINING},
                  {observer->var_in_this_optimizer, TOCSIN_STATE_IN_THIS_OPTIMIZER},
                  {observer->var_in_model, TOCSIN_STATE_IN_MODEL}};
-    size_t flag_count = TOCSIN_COUNT_OF(flags) - (ownership ? 0 : 2);
+    size_t flag_count = TOCSIN_COUNT_OF(flags) - (which == TOCSIN_FIELDS_WITHOUT_OWNERS ? 2 : 0);
     for (size_t i = 0; i < flag_count; ++i) {
         tocsin_scalar truth = observer->truth[(sample->flags & flags[i].flag) != 0];
         tocsin_observer_add_field(observer, flags[i].name, truth, truth);
     }
     tocsin_observer_add_field(observer, observer->var_type, variable->type, variable->type);
-    if ((sample->flags & TOCSIN_STATE_PRESENT) != 0) {
+    if (which == TOCSIN_FIELDS_ALL && (sample->flags & TOCSIN_STATE_PRESENT) != 0) {
         tocsin_scalar dtype = observer->dtypes[sample->dtype % TOCSIN_DTYPES_MAX];
         tocsin_scalar ndim = tocsin_scalar_of_int(observer, sample->ndim);
         tocsin_observer_add_field(observer, observer->var_dtype, dtype, dtype);

@@ -429,9 +429,13 @@ static uint8_t attribute_of(const char *name)
                                        : TOCSIN_ATTRIBUTE_OTHER;
 }
 
-static void sample_data(tocsin_variable *variable, tocsin_sample *sample)
+/* A parameter is compared with what it was when the previous optimizer.step returned, and only when
+ * that is unknown with an earlier reading: a recorder that reads less often (tocsin run) must not
+ * lead to other facts than one that reads always. */
+static void sample_data(tocsin_variable *variable, tocsin_sample *sample, uint8_t role)
 {
-    if ((sample->flags & TOCSIN_STATE_DIGESTED) == 0)
+    bool after_step = role == TOCSIN_ROLE_OPTIMIZER_STEP && sample->moment == TOCSIN_MOMENT_EXIT;
+    if ((sample->flags & TOCSIN_STATE_DIGESTED) == 0 || (variable->has_data && !after_step))
         return;
     sample->has_before = variable->has_data;
     sample->absmax_before = variable->absmax;
@@ -479,7 +483,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, const tocs
         .digest = read->digest};
     uint8_t role = frame != NULL ? frame->role : TOCSIN_ROLE_NONE;
     if (sample.attribute == TOCSIN_ATTRIBUTE_DATA)
-        sample_data(variable, &sample);
+        sample_data(variable, &sample, role);
     else if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD &&
              ((role == TOCSIN_ROLE_BACKWARD && read->moment == TOCSIN_MOMENT_ENTER) ||
               (role == TOCSIN_ROLE_ZERO_GRAD && read->moment == TOCSIN_MOMENT_EXIT)))

@@ -235,9 +235,16 @@ tocsin_scalar tocsin_scalar_of_string(tocsin_observer *observer, tocsin_process 
 tocsin_scalar tocsin_scalar_of_shape(tocsin_observer *observer, tocsin_process *process,
                                      tocsin_id id);
 tocsin_scalar tocsin_scalar_of_int(tocsin_observer *observer, int64_t integer);
-/* Add var.* and the call's meta.* and self.* fields to the scratch. */
+/* Add var.* and the call's meta.* and self.* fields to the scratch. Left out is what the
+ * population's fact is about: whether the variable is present (its dtype would tell), and who holds
+ * it. */
+typedef enum tocsin_sample_fields {
+    TOCSIN_FIELDS_ALL,
+    TOCSIN_FIELDS_WITHOUT_PRESENCE,
+    TOCSIN_FIELDS_WITHOUT_OWNERS /* nor presence */
+} tocsin_sample_fields;
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
-                             const tocsin_sample *sample, bool ownership);
+                             const tocsin_sample *sample, tocsin_sample_fields which);
 
 /* ---- relations ----------------------------------------------------------------------------- */
 

@@ -143,7 +143,7 @@ static void replica_fields(tocsin_observer *observer, const tocsin_process *proc
 {
     const tocsin_variable *variable = sample->variable;
     tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, sample, true);
+    tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
     tocsin_observer_add_field(observer, observer->var_name, variable->name_scalar,
                               variable->name_scalar);
     tocsin_observer_add_field(observer, observer->var_shape, shape, shape);

@@ -21,20 +21,31 @@ typedef struct step_view { /* the optimizer.step being judged */
     bool moved;  /* and some did */
 } step_view;
 
+static tocsin_sample_fields fields_of(tocsin_population_kind kind)
+{
+    switch (kind) {
+    case TOCSIN_POPULATION_HELD_PARAMETER:
+    case TOCSIN_POPULATION_MODEL_PARAMETER:
+        return TOCSIN_FIELDS_WITHOUT_OWNERS;
+    case TOCSIN_POPULATION_TRAINABLE_PARAMETER:
+        return TOCSIN_FIELDS_WITHOUT_PRESENCE;
+    default:
+        return TOCSIN_FIELDS_ALL;
+    }
+}
+
 static void judge(step_view *view, tocsin_population_kind kind, const tocsin_sample *sample,
                   tocsin_predicate predicate, bool holds)
 {
     tocsin_observer *observer = view->observer;
     if (view->populations[kind] == 0)
         return;
-    bool ownership =
-        kind != TOCSIN_POPULATION_HELD_PARAMETER && kind != TOCSIN_POPULATION_MODEL_PARAMETER;
     tocsin_instance instance = {.population = view->populations[kind],
                                 .evidence = tocsin_observer_evidence(
                                     observer, view->process, view->frame, sample->variable->name)};
     instance.evidence.bad_count = sample->bad_count;
     tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, view->frame, sample, ownership);
+    tocsin_fields_of_sample(observer, view->frame, sample, fields_of(kind));
     if (holds)
         tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
     tocsin_observer_emit(observer, &instance);

@@ -1,0 +1,202 @@
+/* Relations between processes, the filter of what is wanted, limits and failures. */
+#include "seen_instances.h"
+
+/* ---- processes ----------------------------------------------------------------------------- */
+
+static relation_bench *two_ranks(void)
+{
+    relation_bench *bench = bench_new();
+    fake_start(&bench->process[1]);
+    for (int rank = 0; rank < 2; ++rank) {
+        meta_int(&bench->process[rank], "rank", rank);
+        meta_int(&bench->process[rank], "world_size", 2);
+    }
+    return bench;
+}
+
+static void test_replicas(void **state)
+{
+    (void)state;
+    relation_bench *bench = two_ranks();
+    for (int i = 0; i < 2; ++i)
+        for (int rank = 0; rank < 2; ++rank)
+            train(&bench->process[rank], (fake_step){.stage = NULL});
+    /* 2 parameters, data and gradient, 2 steps; and contrasts, all of them unequal */
+    assert_int_equal(HOLDS(bench, REPLICAS, NULL, EQUAL), 8);
+    assert_true(FAILS(bench, REPLICAS, NULL, EQUAL) > 0);
+    for (size_t i = 0; i < bench->count; ++i) {
+        const seen_instance *seen = &bench->list[i];
+        if (seen->population.kind != TOCSIN_POPULATION_REPLICAS)
+            continue;
+        bool same_name = false, same_rank = true;
+        for (uint32_t f = 0; f < seen->field_count; ++f) {
+            const char *name = tocsin_symbol_text(bench->vocabulary, seen->fields[f].name);
+            if (strcmp(name, "var.name") == 0)
+                same_name = seen->fields[f].a == seen->fields[f].b;
+            if (strcmp(name, "meta.rank") == 0)
+                same_rank = seen->fields[f].a == seen->fields[f].b;
+        }
+        assert_int_equal(same_name, has_predicate(seen, TOCSIN_PREDICATE_EQUAL));
+        assert_false(same_rank);
+        assert_int_equal(seen->rank, 1);
+        assert_int_equal(seen->other_rank, 0);
+    }
+    forget(bench);
+    bench->process[1].parameters[0].data ^= 4; /* drift */
+    for (int rank = 0; rank < 2; ++rank)
+        train(&bench->process[rank], (fake_step){.stage = NULL});
+    assert_true(FAILS(bench, REPLICAS, "fc1.weight", EQUAL) > 0);
+    bench_free(bench);
+}
+
+static void test_a_stalled_process_holds_up_nobody(void **state)
+{
+    (void)state;
+    relation_bench *bench = two_ranks();
+    for (int i = 0; i < 200; ++i)
+        train(&bench->process[0], (fake_step){.stage = NULL});
+    assert_int_equal(HOLDS(bench, DRIVEN_PARAMETER, NULL, DATA_CHANGES), 400);
+    assert_int_equal(JUDGED(bench, REPLICAS, NULL), 0);
+    bool more[2] = {true, true};
+    assert_int_equal(tocsin_observer_laggard(bench->observer, more, 2), 1);
+    more[1] = false;
+    assert_int_equal(tocsin_observer_laggard(bench->observer, more, 2), 0);
+    more[0] = false;
+    assert_int_equal(tocsin_observer_laggard(bench->observer, more, 2), 2);
+    /* the late one is compared where its step's window still stands */
+    for (int i = 0; i < 200; ++i)
+        train(&bench->process[1], (fake_step){.stage = NULL});
+    size_t compared = HOLDS(bench, REPLICAS, NULL, EQUAL);
+    assert_true(compared >= 64 * 3 && compared <= 64 * 4);
+    bench_free(bench);
+}
+
+static void collective(fake_process *process, const char *name, int64_t rows, const char *op)
+{
+    tocsin_value values[2] = {tensor_value(process, "tensor", TOCSIN_DTYPE_FLOAT32, rows, 2),
+                              {.kind = TOCSIN_VALUE_STRING, .name = define_string(process, "op")}};
+    values[1].as.text = define_string(process, op);
+    enter_with(process, name, TOCSIN_ROLE_COLLECTIVE, values, 2);
+    call(process, "inner", TOCSIN_ROLE_COLLECTIVE); /* not a collective of its own */
+    leave(process, name, TOCSIN_ROLE_COLLECTIVE);
+}
+
+static void test_collectives(void **state)
+{
+    (void)state;
+    relation_bench *bench = two_ranks();
+    collective(&bench->process[0], "all_reduce", 4, "sum");
+    collective(&bench->process[0], "all_reduce", 4, "sum");
+    collective(&bench->process[1], "all_reduce", 4, "sum");
+    const seen_instance *seen = &bench->list[bench->count - 1];
+    while (seen->population.kind != TOCSIN_POPULATION_COLLECTIVES)
+        --seen;
+    assert_int_equal(seen->fact_count, 4);
+    collective(&bench->process[1], "broadcast", 8, "max");
+    seen = &bench->list[bench->count - 1];
+    while (seen->population.kind != TOCSIN_POPULATION_COLLECTIVES)
+        --seen;
+    assert_int_equal(seen->fact_count, 1); /* the dtype alone */
+    assert_int_equal(JUDGED(bench, COLLECTIVES, NULL), 2);
+    bench_free(bench);
+}
+
+/* ---- the filter, and memory ---------------------------------------------------------------- */
+
+static tocsin_status count_only(void *context, const tocsin_instance *instance, tocsin_error *error)
+{
+    (void)error;
+    assert_int_equal(instance->fact_count <= 1, 1);
+    ++*(size_t *)context;
+    return TOCSIN_OK;
+}
+
+static void test_only_what_is_wanted(void **state)
+{
+    (void)state;
+    size_t instances = 0;
+    tocsin_vocabulary *vocabulary;
+    assert_int_equal(tocsin_vocabulary_new(&vocabulary, NULL), TOCSIN_OK);
+    tocsin_population_key population = {.kind = TOCSIN_POPULATION_DRIVEN_PARAMETER,
+                                        .role = TOCSIN_ROLE_OPTIMIZER_STEP};
+    tocsin_fact_key fact = {.predicate = TOCSIN_PREDICATE_DATA_CHANGES};
+    tocsin_population wanted_population = tocsin_population_of(vocabulary, &population);
+    tocsin_fact wanted_fact = tocsin_fact_of(vocabulary, &fact);
+    tocsin_wanted wanted = {&wanted_population, 1, &wanted_fact, 1};
+    tocsin_observer_options options = {
+        .vocabulary = vocabulary, .sink = count_only, .context = &instances, .wanted = &wanted};
+    tocsin_observer *observer;
+    assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+    fake_process process = {.observer = observer};
+    fake_start(&process);
+    train(&process, (fake_step){.stage = NULL});
+    assert_int_equal(instances, 2);
+    assert_int_equal(tocsin_observer_instances(observer), 2);
+    /* strings, functions and facts that vary for ever do not gather */
+    for (int i = 0; i < 1000; ++i) {
+        tocsin_value value = {.kind = TOCSIN_VALUE_FLOAT,
+                              .name = define_string(&process, "loss"),
+                              .as.real = i * 0.37};
+        enter_with(&process, "log", TOCSIN_ROLE_NONE, &value, 1);
+        leave(&process, "log", TOCSIN_ROLE_NONE);
+    }
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_FLOAT, .real = 37};
+    assert_int_equal(tocsin_scalar_find(vocabulary, &literal), 0);
+    assert_int_equal(process.status, TOCSIN_OK);
+    tocsin_observer_free(observer);
+    tocsin_vocabulary_free(vocabulary);
+    fake_free(&process);
+}
+
+static tocsin_status refuse(void *context, const tocsin_instance *instance, tocsin_error *error)
+{
+    (void)context;
+    (void)instance;
+    return tocsin_error_set(error, TOCSIN_E_IO, "no more");
+}
+
+static void test_a_failing_sink_stops_the_observer(void **state)
+{
+    (void)state;
+    tocsin_vocabulary *vocabulary;
+    tocsin_observer *observer;
+    assert_int_equal(tocsin_vocabulary_new(&vocabulary, NULL), TOCSIN_OK);
+    tocsin_observer_options options = {.vocabulary = vocabulary, .sink = refuse};
+    assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+    fake_process process = {.observer = observer};
+    fake_start(&process);
+    train(&process, (fake_step){.stage = NULL});
+    assert_int_equal(process.status, TOCSIN_E_IO);
+    assert_int_equal(tocsin_observer_finish(observer, NULL), TOCSIN_E_IO);
+    tocsin_observer_free(observer);
+    tocsin_vocabulary_free(vocabulary);
+    fake_free(&process);
+}
+
+static void test_too_deep(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    tocsin_event event = {.kind = TOCSIN_EVENT_ENTER};
+    for (int i = 0; i < 20000; ++i)
+        emit(&bench->process[0], &event);
+    assert_int_equal(bench->process[0].status, TOCSIN_E_LIMIT);
+    tocsin_observer_free(bench->observer);
+    tocsin_vocabulary_free(bench->vocabulary);
+    fake_free(&bench->process[0]);
+    free(bench->list);
+    free(bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_replicas),
+        cmocka_unit_test(test_a_stalled_process_holds_up_nobody),
+        cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_only_what_is_wanted),
+        cmocka_unit_test(test_a_failing_sink_stops_the_observer),
+        cmocka_unit_test(test_too_deep),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
