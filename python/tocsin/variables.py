@@ -40,11 +40,12 @@ class _Variable:
         self.slots = 0
         self.group_slot = -1
         self.group = -1
+        self.index = -1
         self.alias_of = -1
 
-    def held_by(self, slot, group):
+    def held_by(self, slot, group, index):
         if not self.slots:
-            self.group_slot, self.group = slot, group
+            self.group_slot, self.group, self.index = slot, group, index
         self.slots |= 1 << slot
         self.flags |= IN_OPTIMIZER
 
@@ -55,13 +56,13 @@ class _Variable:
             self.name,
             self.kind,
             module + cls.__qualname__,
-            self.tensor,
             self.owner,
             self.key,
             self.flags,
             self.slots,
             self.group_slot,
             self.group,
+            self.index,
             self.alias_of,
         )
 
@@ -162,7 +163,7 @@ def _held(optimizers, by_id):
                     by_id[id(parameter)] = found
                     yield found[0]
                 for variable in found:
-                    variable.held_by(slot, group_index)
+                    variable.held_by(slot, group_index, index)
 
 
 def _storage_key(tensor):

@@ -109,6 +109,8 @@ void optimizer_summarize(value_list *list, tocsin_trace_writer *writer, PyObject
                          int slot);
 /* The learning rate of a group; NaN when there is none. */
 double optimizer_group_lr(PyObject *optimizer, Py_ssize_t group);
+/* New reference to a parameter of a live optimizer; NULL when there is none at this place. */
+PyObject *optimizer_parameter(int slot, Py_ssize_t group, Py_ssize_t index);
 /* A number that changes when the set of parameters of the live optimizers does. */
 uint64_t optimizers_fingerprint(uint64_t seed);
 /* New list of the live optimizers' (slot, optimizer) tuples. */

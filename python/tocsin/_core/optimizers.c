@@ -168,6 +168,22 @@ uint64_t optimizers_fingerprint(uint64_t seed)
     return seed;
 }
 
+PyObject *optimizer_parameter(int slot, Py_ssize_t group, Py_ssize_t index)
+{
+    PyObject *optimizer =
+        slot < 0 || slot >= entry_count ? NULL : weak_get(entries[slot].reference);
+    PyObject *groups = optimizer == NULL ? NULL : groups_of(optimizer);
+    PyObject *parameters = groups == NULL || group < 0 || group >= PyList_GET_SIZE(groups)
+                               ? NULL
+                               : dict_item(PyList_GET_ITEM(groups, group), "params");
+    bool found = parameters != NULL && PyList_Check(parameters) && index >= 0 &&
+                 index < PyList_GET_SIZE(parameters);
+    PyObject *parameter = found ? Py_NewRef(PyList_GET_ITEM(parameters, index)) : NULL;
+    Py_XDECREF(groups);
+    Py_XDECREF(optimizer);
+    return parameter;
+}
+
 PyObject *optimizers_list(void)
 {
     PyObject *list = PyList_New(0);

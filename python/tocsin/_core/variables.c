@@ -4,12 +4,13 @@
  * parameters held by an optimizer. variables.py names them (rarely); here a fingerprint of all
  * parameter addresses notices at each step when that has to be done again.
  *
- * Data structure: an array in the resolver's order; weak references to tensors and owners only.
- * Buffers are looked up by owner and key at each reading, because modules replace them freely.
- * Invariant: between two calls of variables_refresh() the array does not change; a dead reference
- * is skipped. A name that shares its storage with an earlier one (alias_of) is not digested twice.
- * Cost: the fingerprint is about 20 ns a module and 3 ns a parameter, once a step; a state is a
- * metadata read, an event, and one pass over the memory if it is digested.
+ * Data structure: an array in the resolver's order. Tensors are looked up in their module (or
+ * optimizer) at each reading: modules replace them, and a mere weak reference to a tensor would
+ * make torch.utils.swap_tensors() refuse it. Modules are referenced weakly.
+ * Invariant: between two refreshes the array does not change; what is gone is skipped. A name that
+ * shares its storage with an earlier one (alias_of) is not digested twice. Cost: the fingerprint is
+ * about 20 ns a module and 3 ns a parameter, once a step; a state is a metadata read, an event, and
+ * one pass over the memory if it is digested.
  */
 #include "observe.h"
 
@@ -21,15 +22,14 @@
 enum { ROOTS_MAX = 64, MODULE_DEPTH_MAX = 128, VARIABLES_MAX = 1 << 20 };
 
 typedef struct tracked {
-    PyObject *tensor; /* weak; NULL for buffers */
-    PyObject *owner;  /* weak: the module; NULL: none */
-    PyObject *key;    /* buffers: name in the owner */
+    PyObject *owner; /* weak: the module; NULL: only an optimizer has it */
+    PyObject *key;   /* its name in the owner */
     tocsin_id variable;
     tocsin_variable_kind kind;
     uint32_t flags;
     uint64_t slots; /* optimizers that hold it, one bit each */
-    int group_slot; /* the first of them, and its group there */
-    int group;
+    int group_slot; /* the first of them, and where it stands there */
+    int group, index;
     int alias_of; /* index of the first name of this storage; -1: this is it */
     bool ever_digested;
     bool known[TOCSIN_ATTRIBUTE_COUNT]; /* digests of the current sampling point */
@@ -68,7 +68,6 @@ void variables_set_resolver(PyObject *function)
 static void drop_tables(void)
 {
     for (Py_ssize_t i = 0; i < variable_count; i++) {
-        Py_XDECREF(variables[i].tensor);
         Py_XDECREF(variables[i].owner);
         Py_XDECREF(variables[i].key);
     }
@@ -148,23 +147,22 @@ static PyObject *weak_or_null(PyObject *object)
     return reference;
 }
 
-/* One tuple of the resolver: (name, kind, type name, tensor, owner, key, flags, slots, group slot,
- * group, alias). */
+/* One tuple of the resolver: (name, kind, type name, owner, key, flags, slots, group slot, group,
+ * index, alias). */
 static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked *out)
 {
     const char *name, *type;
     int kind;
     unsigned int flags;
     unsigned long long slots;
-    PyObject *tensor, *owner, *key;
-    if (!PyArg_ParseTuple(tuple, "sisOOOIKiii", &name, &kind, &type, &tensor, &owner, &key, &flags,
-                          &slots, &out->group_slot, &out->group, &out->alias_of))
+    PyObject *owner, *key;
+    if (!PyArg_ParseTuple(tuple, "sisOOIKiiii", &name, &kind, &type, &owner, &key, &flags, &slots,
+                          &out->group_slot, &out->group, &out->index, &out->alias_of))
         return false;
     out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
     out->kind = (tocsin_variable_kind)kind;
     out->flags = flags | (roots_full ? (uint32_t)TOCSIN_STATE_IN_MODEL : 0u);
     out->slots = slots;
-    out->tensor = kind == TOCSIN_VARIABLE_PARAMETER ? weak_or_null(tensor) : NULL;
     out->owner = weak_or_null(owner);
     out->key = Py_NewRef(key);
     return true;
@@ -261,7 +259,6 @@ static void resolve(tocsin_trace_writer *writer, bool finally)
     variables = NULL;
     variable_count = 0;
     for (Py_ssize_t i = 0; i < old_count; i++) {
-        Py_CLEAR(old[i].tensor);
         Py_CLEAR(old[i].owner);
         Py_CLEAR(old[i].key);
     }
@@ -283,24 +280,11 @@ static void resolve(tocsin_trace_writer *writer, bool finally)
     resolved = true; /* also after a failure: not again until something changes */
 }
 
-/* A parameter died; another may live at its address. */
-static bool any_dead(void)
-{
-    bool dead = false;
-    for (Py_ssize_t i = 0; i < variable_count && !dead; i++) {
-        PyObject *tensor =
-            variables[i].tensor == NULL ? Py_NewRef(Py_None) : weak_get(variables[i].tensor);
-        dead = tensor == NULL;
-        Py_XDECREF(tensor);
-    }
-    return dead;
-}
-
 static void refresh(tocsin_trace_writer *writer, bool finally)
 {
     uint64_t now = current_fingerprint();
     bool known = resolved && (resolved_finally || !finally);
-    if (known && now == fingerprint && !any_dead())
+    if (known && now == fingerprint)
         return;
     fingerprint = now;
     resolve(writer, finally);
@@ -412,19 +396,22 @@ typedef struct sampling_point {
 /* New reference to the tensor, or NULL when it is gone. */
 static PyObject *tensor_of(const tracked *variable, PyObject *owner)
 {
-    if (variable->kind == TOCSIN_VARIABLE_PARAMETER)
-        return variable->tensor == NULL ? NULL : weak_get(variable->tensor);
+    if (variable->owner == NULL)
+        return optimizer_parameter(variable->group_slot, variable->group, variable->index);
+    const char *table_name =
+        variable->kind == TOCSIN_VARIABLE_PARAMETER ? "_parameters" : "_buffers";
     PyObject *dict = owner == NULL ? NULL : value_object_dict(owner);
-    PyObject *buffers = dict == NULL ? NULL : PyDict_GetItemString(dict, "_buffers");
-    PyObject *buffer = buffers == NULL || !PyDict_Check(buffers)
-                           ? NULL
-                           : PyDict_GetItemWithError(buffers, variable->key);
-    Py_XINCREF(buffer);
+    PyObject *table = dict == NULL ? NULL : PyDict_GetItemString(dict, table_name);
+    PyObject *tensor = NULL;
+    if (table != NULL && PyDict_Check(table))
+        tensor = Py_XNewRef(PyDict_GetItemWithError(table, variable->key));
+    else if (dict != NULL) /* a scripted module keeps its tensors elsewhere */
+        tensor = PyObject_GetAttr(owner, variable->key);
     Py_XDECREF(dict);
     PyErr_Clear();
-    if (buffer == Py_None)
-        Py_CLEAR(buffer);
-    return buffer;
+    if (tensor == Py_None)
+        Py_CLEAR(tensor);
+    return tensor;
 }
 
 static double lr_of(sampling_point *point, const tracked *variable)
