@@ -114,7 +114,10 @@ AVX512_INLINE void add_magnitudes(vector_tally *tally, __m512 values)
     const __m512i magnitude_bits = _mm512_set1_epi32(0x7fffffff);
     const __m512i one = _mm512_set1_epi32(1);
     __mmask16 nonzero = _mm512_test_epi32_mask(_mm512_castps_si512(values), magnitude_bits);
+#pragma GCC diagnostic push /* unoptimised, gcc's intrinsic is a macro with a 16-bit mask of -1 */
+#pragma GCC diagnostic ignored "-Wsign-conversion"
     tally->absmax = _mm512_range_ps(tally->absmax, values, 0xb);
+#pragma GCC diagnostic pop
     tally->nonzero = _mm512_mask_add_epi32(tally->nonzero, nonzero, tally->nonzero, one);
 }
 
