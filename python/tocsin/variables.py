@@ -168,7 +168,8 @@ def _held(optimizers, by_id):
 
 def _storage_key(tensor):
     """What two names of one tensor have in common; None when it has no memory of its own."""
-    address = tensor.data_ptr() if type(tensor).__module__.startswith("torch.nn.param") else 0
+    plain = type(tensor).__qualname__ in ("Parameter", "Tensor")  # not lazy, sharded or fake
+    address = tensor.data_ptr() if plain else 0
     if not address:
         return ("id", id(tensor))
     return (address, tuple(tensor.shape), tensor.stride(), tensor.dtype)

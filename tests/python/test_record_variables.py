@@ -260,6 +260,26 @@ def test_a_second_optimizer_is_read_for_its_own_parameters():
     assert process.meta("step") == [0, 1, 2, 3]
 
 
+def test_lazy_modules_and_swapped_parameters():
+    result = recorded(
+        """
+        from torch import nn
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        model = nn.LazyLinear(2)
+        model(torch.randn(3, 5))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(3, 5)).sum().backward()
+            optimizer.step()
+            model.double().float()
+        """
+    )
+    assert "warning" not in result.stderr and result.process.variables() == ["bias", "weight"]
+    steps = result.process.at_role(STEP, "exit", variable="weight")
+    assert len({group[0]["polynomial"] for group in steps}) == 3
+
+
 def test_a_scripted_module():
     process = recorded(
         """
