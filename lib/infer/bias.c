@@ -69,14 +69,19 @@ static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
 
 /* A tensor's properties in an argument are what the model feeds the function, and the precision the
  * user chose; a flag, a word, None or zero ("off") is how the function is told to behave. */
-static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
+static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
+                                    tocsin_population_key population, tocsin_fact_key fact)
 {
     static const char *const properties[] = {".dtype", ".ndim", ".requires_grad", ".is_parameter"};
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
     for (size_t i = 0; i < TOCSIN_COUNT_OF(properties); ++i)
         if (ends_with(field, properties[i]))
             return TOCSIN_DROP_DATA_FLOW;
-    if (starts_with(field, "self.") && strcmp(field, "self.training") != 0)
+    /* The mode of a module is how its call is told to behave; train() and eval() change it. */
+    const char *function = tocsin_symbol_text(vocabulary, population.name);
+    bool mode = strcmp(field, "self.training") == 0 && !ends_with(function, ".train") &&
+                !ends_with(function, ".eval");
+    if (starts_with(field, "self.") && !mode)
         return TOCSIN_DROP_OPTION;
     tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
     bool magnitude = (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0) ||
@@ -103,7 +108,7 @@ tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_popu
     case TOCSIN_PREDICATE_CALLS:
         return bias_of_callee(vocabulary, population_key, fact_key);
     case TOCSIN_PREDICATE_ARGUMENT_IS:
-        return bias_of_argument(vocabulary, fact_key);
+        return bias_of_argument(vocabulary, population_key, fact_key);
     case TOCSIN_PREDICATE_RETURN_IS:
     case TOCSIN_PREDICATE_RETURN_MATCHES:
         return bias_of_output(vocabulary, fact_key);

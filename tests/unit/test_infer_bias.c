@@ -88,14 +88,19 @@ static void containment_is_of_the_library_and_of_verbs(void **state)
                      TOCSIN_DROP_ARCHITECTURE);
 }
 
-static tocsin_drop argument(const char *field, const char *value)
+static tocsin_drop argument_of(const char *function, const char *field, const char *value)
 {
     tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_ARGUMENT_IS, .name = symbol(field)};
     key.value = scalar(value);
     tocsin_fact fact = tocsin_fact_of(vocabulary, &key);
     assert_true(tocsin_bias_wants_contrast(vocabulary, fact));
-    return tocsin_bias_of_fact(
-        vocabulary, population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, "torch.dropout"), fact);
+    return tocsin_bias_of_fact(vocabulary,
+                               population(TOCSIN_POPULATION_CALL_ARGUMENTS, 0, function), fact);
+}
+
+static tocsin_drop argument(const char *field, const char *value)
+{
+    return argument_of("torch.dropout", field, value);
 }
 
 static void arguments_are_flags_words_and_off(void **state)
@@ -105,6 +110,8 @@ static void arguments_are_flags_words_and_off(void **state)
     assert_int_equal(argument("arg.reduction", "mean"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("arg.p", "0"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("self.training", "True"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument_of("torch.nn.Module.train", "self.training", "True"),
+                     TOCSIN_DROP_OPTION);
     assert_int_equal(argument("self.capturable", "False"), TOCSIN_DROP_OPTION);
     assert_int_equal(argument("arg.p", "3"), TOCSIN_DROP_MAGNITUDE);
     assert_int_equal(argument("arg.input.dtype", "float32"), TOCSIN_DROP_DATA_FLOW);
