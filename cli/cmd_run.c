@@ -64,17 +64,19 @@ static int watch(cli_recording *recording, cli_checking *checking)
     while (!cli_launch_wait(&recording->job, result == CLI_HOLDS ? POLL_MS : -1)) {
         result = cli_checking_advance(checking, &events);
     }
-    for (unsigned round = 0; result == CLI_HOLDS; round++) {
+    for (unsigned idle = 0; result == CLI_HOLDS && idle < LINGER_ROUNDS_MAX;) {
+        /* Asked before reading: what a process wrote before it ended is read after it ended. */
         bool live = cli_checking_is_live(checking);
         result = cli_checking_advance(checking, &events);
         if (events > 0) {
             continue;
         }
-        if (!live || round >= LINGER_ROUNDS_MAX) {
+        if (!live) {
             break;
         }
         struct timespec pause = {0, POLL_MS * 1000000L};
         nanosleep(&pause, NULL);
+        idle++;
     }
     return result == CLI_HOLDS ? cli_checking_finish(checking) : result;
 }

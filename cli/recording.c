@@ -279,7 +279,7 @@ int cli_recording_start(cli_recording *recording)
             {"TOCSIN_MODE", recording->options.mode},
             {"TOCSIN_MODULES", modules[0] ? modules : NULL},
             {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
-            {"TOCSIN_QUIET", recording->options.quiet ? "1" : NULL},
+            {"TOCSIN_QUIET", recording->options.quiet ? "1" : getenv("TOCSIN_QUIET")},
             {"PYTHONPATH", python_path},
         };
         if (cli_launch_start(&recording->job, recording->command, variables,
