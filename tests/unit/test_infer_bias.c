@@ -13,7 +13,7 @@ static tocsin_vocabulary *vocabulary;
 static int make_vocabulary(void **state)
 {
     (void)state;
-    return tocsin_vocabulary_new(&vocabulary, NULL);
+    return (int)tocsin_vocabulary_new(&vocabulary, NULL);
 }
 
 static int free_vocabulary(void **state)
