@@ -48,6 +48,23 @@ check "the same invariants whatever the order of the runs" cmp \
     <(tocsin infer -q again healthy -o -) inv.jsonl
 check "info on invariants" grep -q '^invariants' <(tocsin info inv.jsonl)
 
+# ---- look ------------------------------------------------------------------------------------
+
+tocsin dump healthy >dump.txt
+check "calls with their site" grep -Eq '> torch.optim.Optimizer.step\(.*  at <tmp>/train.py:14 in' \
+    <(normalise <dump.txt)
+check "states" grep -Eq '= weight.data after: float32\[2,4\] digest [0-9a-f]{32} absmax' dump.txt
+check "meta variables" grep -Eq "@ stage = 'training'" dump.txt
+check "as many lines as events" \
+    test "$(wc -l <dump.txt)" = "$(tocsin dump --format jsonl healthy | wc -l)"
+check "a limit" test "$(tocsin dump healthy -n 7 | wc -l)" = 7
+check "each line of jsonl is an object" "$PYTHON" -c '
+import json, sys
+assert all(isinstance(json.loads(line), dict) for line in sys.stdin)' \
+    < <(tocsin dump --format jsonl healthy)
+check "info counts the steps" grep -Eq '^ +[0-9]+ +- +6 .* complete$' <(tocsin info healthy)
+check "a process file by itself" cmp <(tocsin dump healthy/process-*.trace) dump.txt
+
 # ---- check -----------------------------------------------------------------------------------
 
 expect 0 tocsin check -i inv.jsonl healthy <<'END'
