@@ -1,10 +1,10 @@
 /* APIArg, within one process: arguments that are constant, and arguments that never repeat.
  *
- * Population CALL_ARGUMENTS, by function: the facts "arg.K is V" were made with the call's fields.
- * Population FURTHER_CALL, each call of a function after its first in a step, for functions where a
- * repetition means a mistake (initialisers, the user's own, checkpoints): fact "distinct", its
- * words and whole numbers are not those of an earlier call in this step.
- * Cost: one hash of the values a call; the set of hashes is emptied at each step.
+ * Population CALL_ARGUMENTS, by function, calls of modules excepted: the facts "arg.K is V" were
+ * made with the call's fields. Population FURTHER_CALL, each call of a function after its first in
+ * a step, for functions where a repetition means a mistake (initialisers, the user's own,
+ * checkpoints): fact "distinct", its words and whole numbers are not those of an earlier call in
+ * this step. Cost: one hash of the values a call; the set of hashes is emptied at each step.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -75,7 +75,7 @@ void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, t
         observer->callables.items[frame->callables[0]].populations;
     tocsin_population constant = populations[TOCSIN_POPULATION_CALL_ARGUMENTS];
     tocsin_population further = populations[TOCSIN_POPULATION_FURTHER_CALL];
-    if (constant != 0) {
+    if (constant != 0 && frame->role != TOCSIN_ROLE_FORWARD) {
         tocsin_instance instance = {.population = constant,
                                     .ordinal = frame->ordinals[0],
                                     .evidence =

@@ -3,8 +3,9 @@
  * Population CALL_OUTPUT, by function. Facts of the returned value (of a tuple: its first element):
  * "return.dtype is V", ndim, requires_grad, type, or the value itself when it is a word, a flag or
  * None; and "return.P equals arg.K.P" for P of dtype, ndim, shape and shape[0] over the tensor
- * arguments. Calls that return nothing comparable make no instance.
- * Cost: O(tensor arguments) a call.
+ * arguments. Calls that return nothing comparable make no instance, nor do calls of modules: one
+ * function calls them all, a loss as well as a layer, and what they return is judged at the
+ * functions that they call. Cost: O(tensor arguments) a call.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -71,7 +72,7 @@ void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, toc
 {
     tocsin_population population =
         observer->callables.items[frame->callables[0]].populations[TOCSIN_POPULATION_CALL_OUTPUT];
-    if (population == 0 || event->value_count == 0)
+    if (population == 0 || event->value_count == 0 || frame->role == TOCSIN_ROLE_FORWARD)
         return;
     const tocsin_value *value = &event->values[0];
     bool element = value->kind == TOCSIN_VALUE_SEQUENCE && event->value_count > 1 &&

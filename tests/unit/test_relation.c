@@ -418,6 +418,21 @@ static void test_arguments(void **state)
     bench_free(bench);
 }
 
+static void test_modules_are_judged_by_the_functions_they_call(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    tocsin_value input = tensor_value(process, "arg0", TOCSIN_DTYPE_FLOAT32, 16, 4);
+    enter_with(process, "torch.nn.Module.__call__", TOCSIN_ROLE_FORWARD, &input, 1);
+    leave_with(process, "torch.nn.Module.__call__", TOCSIN_ROLE_FORWARD, TOCSIN_EVENT_EXIT, &input,
+               1);
+    assert_int_equal(JUDGED(bench, CALL_OUTPUT, NULL), 0);
+    assert_int_equal(JUDGED(bench, CALL_ARGUMENTS, NULL), 0);
+    assert_int_equal(JUDGED(bench, CALL, "torch.nn.Module.__call__"), 1);
+    bench_free(bench);
+}
+
 static void test_repeated_arguments(void **state)
 {
     (void)state;
@@ -485,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_functions_of_one_role_are_told_apart),
         cmocka_unit_test(test_threads_have_sequences_of_their_own),
         cmocka_unit_test(test_arguments),
+        cmocka_unit_test(test_modules_are_judged_by_the_functions_they_call),
         cmocka_unit_test(test_repeated_arguments),
         cmocka_unit_test(test_outputs),
     };
