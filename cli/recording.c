@@ -211,28 +211,40 @@ void cli_recording_discard(cli_recording *recording)
 
 /* ---- environment --------------------------------------------------------------------------- */
 
-/* The folder whose sitecustomize.py loads the recorder: build/python/inject beside build/tocsin. */
+/* Where the Python packages lie, relative to this program: in a build tree, installed for all or
+ * for one user, installed with pip install --target. */
+static const char *const package_places[] = {
+    "python",
+#ifdef TOCSIN_PACKAGES
+    TOCSIN_PACKAGES,
+    TOCSIN_USER_PACKAGES,
+    "..",
+#endif
+};
+
+/* The folder whose sitecustomize.py lets an interpreter load the recorder. One that has the package
+ * installed finds it without; this is for the others of the job (docs/hooking.md). */
 static int inject_folder(char path[PATH_MAX])
 {
-    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    char program[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     if (length <= 0) {
         return fail_system("find", "the program's own file");
     }
-    path[length] = '\0';
-    char *slash = strrchr(path, '/');
-    size_t folder = slash ? (size_t)(slash - path) : 0;
-    static const char inject[] = "/python/inject";
-    if (folder + sizeof inject > PATH_MAX) {
-        cli_error("the path of this program is too long");
-        return CLI_INPUT;
+    program[length] = '\0';
+    char *slash = strrchr(program, '/');
+    assert(slash);
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof package_places / sizeof package_places[0]; i++) {
+        char wanted[PATH_MAX + 256];
+        snprintf(wanted, sizeof wanted, "%s/%s/tocsin_inject", program, package_places[i]);
+        if (realpath(wanted, path) && access(path, R_OK | X_OK) == 0) {
+            return CLI_HOLDS;
+        }
     }
-    memcpy(path + folder, inject, sizeof inject);
-    if (access(path, R_OK | X_OK) != 0) {
-        cli_error("the Python part of Tocsin is not installed: no folder %s", path);
-        cli_hint("build it with make");
-        return CLI_INPUT;
-    }
-    return CLI_HOLDS;
+    cli_error("the Python part of Tocsin is not installed for %s/tocsin", program);
+    cli_hint("build it with make, or install it with pip");
+    return CLI_INPUT;
 }
 
 /* "a:b" of the items. */

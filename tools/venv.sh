@@ -10,7 +10,7 @@ python=${PYTHON:-python3}
 torch=${TORCH_REQUIREMENT:-torch==2.13.0}
 case ${1:-} in
 demo | bench) packages="$torch numpy scikit-learn" ;;
-test) packages="$torch numpy scikit-learn pytest" ;;
+test) packages="$torch numpy scikit-learn pytest scikit-build-core" ;;
 *)
     echo "usage: tools/venv.sh demo|test|bench" >&2
     exit 2

@@ -3,14 +3,25 @@
 import os
 import shutil
 import sys
+from importlib import metadata
+
+
+def _installed() -> str | None:
+    """The command that was installed together with this package."""
+    try:
+        files = metadata.files("tocsin") or []
+    except metadata.PackageNotFoundError:
+        files = []
+    return next((str(file.locate()) for file in files if file.name == "tocsin"), None)
 
 
 def command() -> str | None:
     """The command that belongs to this package, or the one on PATH."""
     package = os.path.dirname(os.path.abspath(__file__))
     built = os.path.normpath(os.path.join(package, "..", "..", "tocsin"))
-    if os.path.isfile(built) and os.access(built, os.X_OK):
-        return built
+    for path in (built, _installed()):
+        if path and os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
     return shutil.which("tocsin")
 
 

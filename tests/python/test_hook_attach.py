@@ -32,19 +32,19 @@ def start(directory, mode, selection, packages):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A build tree: tocsin/ and inject/, with the recorder above."""
+    """A build tree: tocsin/ and tocsin_inject/, with the recorder above."""
     root = tmp_path_factory.mktemp("build")
     (root / "tocsin").mkdir()
     for name in os.listdir(PACKAGE):
         if name not in ("__pycache__", "recorder.py"):
             os.symlink(os.path.join(PACKAGE, name), root / "tocsin" / name)
     (root / "tocsin" / "recorder.py").write_text(RECORDER)
-    os.symlink(os.path.join(SOURCE, "python", "inject"), root / "inject")
+    os.symlink(os.path.join(SOURCE, "python", "tocsin_inject"), root / "tocsin_inject")
     return root
 
 
 def _run(root, code, *arguments, path=(), **environment):
-    paths = [str(root / "inject"), *map(str, path)]
+    paths = [str(root / "tocsin_inject"), *map(str, path)]
     variables = {k: v for k, v in os.environ.items() if not k.startswith("TOCSIN_")}
     variables.update(PYTHONPATH=":".join(paths), TOCSIN_RUN="/run", TOCSIN_MODE="record")
     variables.update(environment)
@@ -115,9 +115,10 @@ def test_failure_is_one_line_and_the_job_runs(root):
 
 
 def test_broken_package_is_one_line(root, tmp_path):
-    (tmp_path / "inject").mkdir()
-    for name in ("sitecustomize.py", "tocsin_inject.py"):
-        os.symlink(os.path.join(SOURCE, "python", "inject", name), tmp_path / "inject" / name)
+    folder = os.path.join(SOURCE, "python", "tocsin_inject")
+    (tmp_path / "tocsin_inject").mkdir()
+    for name in ("sitecustomize.py", "__init__.py"):
+        os.symlink(os.path.join(folder, name), tmp_path / "tocsin_inject" / name)
     # A tree without a package: the environment's own tocsin must not be taken by accident.
     process = _run(tmp_path, "import torch; print('ran')")
     assert process.stdout == "ran\n"
