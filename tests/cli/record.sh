@@ -122,7 +122,7 @@ time.sleep(60)
 END
 "$TOCSIN" record -q -o signalled -- "$PYTHON" patient.py >ready &
 for _ in $(seq 400); do
-    grep -q ready ready && break
+    grep -qs ready ready && break
     sleep 0.05
 done
 kill -TERM "$!"
