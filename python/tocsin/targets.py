@@ -12,6 +12,7 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -141,18 +142,30 @@ def _optimizers_and_schedulers(torch) -> Iterator[Target]:
 def class_targets(torch, cls: type) -> Iterator[Target]:
     """What an optimizer or scheduler class defines itself, and its subclasses."""
     own = vars(cls)
-    flags = _METHOD | _core.OUTERMOST_SELF
     if not issubclass(cls, torch.optim.Optimizer):
-        wanted = [("step", SCHEDULER_STEP, "lr_scheduler.step")]
-    elif getattr(own.get("step"), "hooked", False):  # by torch, for profiling: see _follow_steps
-        wanted = [("step", STEP, "optimizer.step"), ("zero_grad", ZERO_GRAD, "zero_grad")]
-    else:
-        wanted = [("zero_grad", ZERO_GRAD, "zero_grad")]
+        yield from _own_methods(own, [("step", SCHEDULER_STEP, "lr_scheduler.step")])
+    elif cls is torch.optim.Optimizer or getattr(own.get("step"), "hooked", False):
+        yield from optimizer_targets(cls)
+    for subclass in cls.__subclasses__():
+        yield from class_targets(torch, subclass)
+
+
+def optimizer_targets(cls: type) -> Iterator[Target]:
+    """What a class of which there are optimizers defines itself. A subclass without instances of
+    its own forwards to another optimizer (accelerate's, Lightning's), or does not: its zero_grad
+    clears nothing between accumulated passes."""
+    own = vars(cls)
+    wanted = [("zero_grad", ZERO_GRAD, "zero_grad")]
+    if getattr(own.get("step"), "hooked", False):  # by torch, for profiling: see _follow_optimizers
+        wanted.append(("step", STEP, "optimizer.step"))
+    yield from _own_methods(own, wanted)
+
+
+def _own_methods(own, wanted: Iterable[tuple[str, str, str]]) -> Iterator[Target]:
+    flags = _METHOD | _core.OUTERMOST_SELF
     for attribute, name, role in wanted:
         if isinstance(own.get(attribute), types.FunctionType):
             yield Target(own[attribute], name, role, flags)
-    for subclass in cls.__subclasses__():
-        yield from class_targets(torch, subclass)
 
 
 def torch_targets(torch) -> Iterator[Target]:
@@ -248,8 +261,7 @@ def install(
     for target in tracer_targets(torch):
         _core.hook(*target)
     count = hook(torch_targets(torch))
-    _follow_steps(torch)
-    _follow_subclasses(torch, torch.optim.Optimizer)
+    _follow_optimizers(torch)
     _follow_subclasses(torch, torch.optim.lr_scheduler.LRScheduler)
     for name, module in list(sys.modules.items()):
         if in_packages(name) and isinstance(module, types.ModuleType):
@@ -271,25 +283,29 @@ def module_imported(module: types.ModuleType) -> None:
     dynamo.prepare(executed=module.__name__)
 
 
-def _follow_steps(torch) -> None:
-    """Hook the step of every optimizer class, whoever defines it, when its first instance is made:
-    that is when torch wraps it to run the step hooks, and outside of those is where we belong."""
+def _follow_optimizers(torch) -> None:
+    """Hook the methods of every optimizer class, whoever defines it, when its first instance is
+    made: that is when torch wraps step to run the step hooks, and outside of those is where we
+    belong."""
     base = torch.optim.Optimizer
-    wrap = base.profile_hook_step
-    if hasattr(wrap, "__wrapped__"):
+    patch = base._patch_step_function
+    if hasattr(patch, "__wrapped__"):
         return
+    known = weakref.WeakSet()
 
-    @functools.wraps(wrap)
-    def profile_hook_step(func):
-        step = wrap(func)
-        hook([Target(step, STEP, "optimizer.step", _METHOD | _core.OUTERMOST_SELF)])
-        return step
+    @functools.wraps(patch)
+    def patch_step_function(self):
+        patch(self)
+        for cls in type(self).__mro__:
+            if cls not in known and issubclass(cls, base):
+                known.add(cls)
+                hook(optimizer_targets(cls))
 
-    base.profile_hook_step = staticmethod(profile_hook_step)
+    base._patch_step_function = patch_step_function
 
 
 def _follow_subclasses(torch, base: type) -> None:
-    """Hook what optimizers and schedulers that are defined from now on override."""
+    """Hook what schedulers that are defined from now on override."""
     if "__init_subclass__" in vars(base):
         return
 
