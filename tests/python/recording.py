@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tocsin
 
-INJECT = Path(tocsin.__file__).parent.parent / "inject"
+INJECT = Path(tocsin.__file__).parent.parent / "tocsin_inject"
 HEADER = "import torch\ntorch.set_num_threads(1)\ntorch.manual_seed(0)\n"
 
 
