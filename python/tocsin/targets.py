@@ -180,11 +180,18 @@ def torch_targets(torch) -> Iterator[Target]:
 
 
 def tracer_targets(torch) -> Iterator[Target]:
-    """What runs a program on stand-ins to write it down: no call in there is training."""
+    """What runs a program on stand-ins to write it down, and the like: no call in there is
+    training."""
     yield Target(torch.jit.trace, "torch.jit.trace", "", _core.HOLD)
     yield Target(torch.jit.trace_module, "torch.jit.trace_module", "", _core.HOLD)
     yield Target(torch.fx.Tracer.trace, "torch.fx.Tracer.trace", "", _core.HOLD)
     yield Target(torch.export.export, "torch.export.export", "", _core.HOLD)
+    # A scheduler's constructor steps it once: that is no call of the user's.
+    initial = getattr(torch.optim.lr_scheduler.LRScheduler, "_initial_step", None)
+    if initial is not None:
+        yield Target(
+            initial, "torch.optim.lr_scheduler.LRScheduler._initial_step", "", _core.HOLD
+        )
 
 
 def package_targets(module: types.ModuleType) -> Iterator[Target]:
@@ -296,9 +303,11 @@ def _follow_optimizers(torch) -> None:
     @functools.wraps(patch)
     def patch_step_function(self):
         patch(self)
+        if type(self) in known:
+            return
+        known.add(type(self))
         for cls in type(self).__mro__:
-            if cls not in known and issubclass(cls, base):
-                known.add(cls)
+            if issubclass(cls, base):
                 hook(optimizer_targets(cls))
 
     base._patch_step_function = patch_step_function

@@ -69,3 +69,38 @@ def test_subclass_with_methods_of_its_own():
     assert len(process.calls("torch.optim.Optimizer.step")) == 3
     assert len(process.calls("torch.optim.Optimizer.zero_grad")) == 3
     assert process.meta("step") == [0, 1, 2, 3]
+
+
+def test_first_an_instance_of_the_subclass_then_of_its_base():
+    # torch.optim.AdamW is an Adam: each has a step that is wrapped when its first instance is made.
+    process = recorded(
+        """
+        from torch import nn
+        layer = nn.Linear(2, 2)
+        for cls in (torch.optim.AdamW, torch.optim.Adam):
+            optimizer = cls(layer.parameters(), lr=0.1)
+            layer(torch.randn(3, 2)).sum().backward()
+            optimizer.step()
+        """
+    ).process
+    steps = process.calls("torch.optim.Optimizer.step")
+    types = [{v["name"]: v.get("value") for v in call["values"]}["self.type"] for call in steps]
+    assert types == ["AdamW", "Adam"]
+
+
+def test_a_scheduler_is_not_stepped_by_its_constructor():
+    process = recorded(
+        """
+        from torch import nn
+        from torch.optim.lr_scheduler import LinearLR, SequentialLR, StepLR
+        layer = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        scheduler = SequentialLR(optimizer, [LinearLR(optimizer), StepLR(optimizer, 1)], [1])
+        for step in range(2):
+            layer(torch.randn(3, 2)).sum().backward()
+            optimizer.step()
+            scheduler.step()
+        """
+    ).process
+    calls = process.calls("torch.optim.lr_scheduler.LRScheduler.step")
+    assert len([call for call in calls if call["depth"] == 0]) == 2
