@@ -42,6 +42,9 @@ static tocsin_drop bias_of_order(tocsin_population_key population, tocsin_fact_k
     static const uint8_t skeleton[] = {TOCSIN_ROLE_ZERO_GRAD, TOCSIN_ROLE_BACKWARD,
                                        TOCSIN_ROLE_OPTIMIZER_STEP};
     static const uint8_t surroundings[] = {TOCSIN_ROLE_CLIP_GRAD, TOCSIN_ROLE_SCHEDULER_STEP};
+    /* `p.grad = None` clears a gradient as well: whether it is cleared is seen in the gradient. */
+    if (fact.role == TOCSIN_ROLE_ZERO_GRAD)
+        return TOCSIN_DROP_UNSTABLE_ORDER;
     bool known = is_one_of(population.role, skeleton, sizeof skeleton) ||
                  is_one_of(population.role, surroundings, sizeof surroundings);
     return known && is_one_of(fact.role, skeleton, sizeof skeleton) && population.role != fact.role

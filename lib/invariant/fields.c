@@ -151,6 +151,11 @@ static size_t argument_names(tocsin_observer *observer, tocsin_process *process,
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
+static uint64_t variety_key(const tocsin_frame *frame, tocsin_symbol field)
+{
+    return (uint64_t)frame->callables[0] << 32 | field;
+}
+
 static void add_argument_fact(tocsin_observer *observer, tocsin_frame *frame, tocsin_symbol field,
                               tocsin_scalar value)
 {
@@ -159,14 +164,21 @@ static void add_argument_fact(tocsin_observer *observer, tocsin_frame *frame, to
     if (value == 0)
         return;
     if (!observer->filtered && tocsin_fact_find(observer->vocabulary, &key) == 0) {
-        uint64_t *variety =
-            tocsin_map_at(&observer->variety, (uint64_t)frame->callables[0] << 32 | field);
+        uint64_t *variety = tocsin_map_at(&observer->variety, variety_key(frame, field));
         if (variety == NULL || ++*variety > FACT_VARIETY_MAX)
             return;
     }
     tocsin_fact fact = tocsin_observer_fact(observer, &key);
     if (fact != 0 && !TOCSIN_VEC_PUSH(&frame->arguments, fact))
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+}
+
+/* Has the argument had so many values that no further one becomes a fact? */
+static bool is_varied(const tocsin_observer *observer, const tocsin_frame *frame,
+                      tocsin_symbol field)
+{
+    const uint64_t *variety = tocsin_map_find(&observer->variety, variety_key(frame, field));
+    return variety != NULL && *variety >= FACT_VARIETY_MAX;
 }
 
 typedef struct call_builder {
@@ -223,10 +235,10 @@ static void add_float(call_builder *builder, const tocsin_field_names *names, do
     /* Hyper-parameters of an optimizer (self.lr) change from run to run and within one. */
     if (!builder->facts || strncmp(name, "self.", 5) == 0)
         return;
-    tocsin_scalar value =
-        observer->filtered
-            ? tocsin_scalar_find(observer->vocabulary, &literal)
-            : tocsin_observer_need(observer, tocsin_scalar_of(observer->vocabulary, &literal));
+    /* Losses and the like: a value that would not become a fact does not enter the vocabulary. */
+    tocsin_scalar value = tocsin_scalar_find(observer->vocabulary, &literal);
+    if (value == 0 && !observer->filtered && !is_varied(observer, builder->frame, names->whole))
+        value = tocsin_observer_need(observer, tocsin_scalar_of(observer->vocabulary, &literal));
     add_argument_fact(observer, builder->frame, names->whole, value);
 }
 
@@ -279,6 +291,18 @@ static bool named(const tocsin_process *process, const tocsin_value *value, cons
     return strcmp(process->dictionary.string(process->dictionary.producer, value->name), name) == 0;
 }
 
+/* What an optimizer says of itself, if this value is it. */
+static void read_optimizer(const tocsin_process *process, tocsin_frame *frame,
+                           const tocsin_value *value)
+{
+    bool whole = value->kind == TOCSIN_VALUE_INT;
+    if (named(process, value, "self.lr") && (whole || value->kind == TOCSIN_VALUE_FLOAT))
+        frame->lr = whole ? (double)value->as.integer : value->as.real;
+    else if (whole && named(process, value, "self.slot") && value->as.integer >= 0 &&
+             value->as.integer < TOCSIN_SLOTS_MAX)
+        frame->slot = (int32_t)value->as.integer;
+}
+
 void tocsin_fields_of_call(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                            const tocsin_event *event)
 {
@@ -301,12 +325,8 @@ void tocsin_fields_of_call(tocsin_observer *observer, tocsin_process *process, t
         first = value->kind == TOCSIN_VALUE_SEQUENCE && !element;
         if (first)
             sequence = value->name;
-        if (frame->role != TOCSIN_ROLE_OPTIMIZER_STEP || !named(process, value, "self.lr"))
-            continue;
-        if (value->kind == TOCSIN_VALUE_FLOAT)
-            frame->lr = value->as.real;
-        else if (value->kind == TOCSIN_VALUE_INT)
-            frame->lr = (double)value->as.integer;
+        if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+            read_optimizer(process, frame, value);
     }
     add_meta(&builder);
     frame->fields.count = tocsin_fields_sort(frame->fields.items, frame->fields.count);

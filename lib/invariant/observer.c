@@ -254,6 +254,7 @@ static tocsin_frame *push_frame(tocsin_observer *observer, tocsin_thread *thread
     frame->tensor_count = 0;
     frame->callable_count = 0;
     frame->lr = (double)NAN;
+    frame->slot = -1;
     return frame;
 }
 
@@ -266,18 +267,19 @@ static void resolve_function(tocsin_observer *observer, tocsin_process *process,
     uint64_t *known = tocsin_map_find(&process->functions, function);
     uint64_t packed = known != NULL ? *known : 0;
     if (known == NULL) {
-        uint32_t role = (uint32_t)dictionary->function_role(dictionary->producer, function);
+        tocsin_role role = dictionary->function_role(dictionary->producer, function);
         const char *text = dictionary->function_name(dictionary->producer, function);
         tocsin_symbol name =
             tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, text));
         size_t by_name = tocsin_observer_callable(observer, name, TOCSIN_ROLE_NONE);
         size_t by_role = 0;
-        bool has_role = role != TOCSIN_ROLE_NONE && role < TOCSIN_ROLES_MAX;
+        bool has_role = tocsin_role_name(role)[0] != 0; /* later versions may have others */
         if (has_role)
             by_role = tocsin_observer_callable(observer, 0, (uint8_t)role);
         if (observer->status != TOCSIN_OK)
             return;
-        observer->callables.items[by_name].ordered |= tocsin_role_is_diverse((uint8_t)role);
+        observer->callables.items[by_name].ordered |=
+            has_role && tocsin_role_is_diverse((uint8_t)role);
         packed = (uint64_t)(by_name + 1) | (has_role ? (uint64_t)(by_role + 1) << 32 : 0);
         if (!tocsin_map_put(&process->functions, function, packed))
             tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
@@ -390,6 +392,7 @@ static void leave(tocsin_observer *observer, tocsin_process *process, const tocs
         }
     }
     close_call(observer, thread, frame, completed);
+    tocsin_sequence_leave(observer, process, thread, frame, completed);
     --thread->open;
 }
 
@@ -490,6 +493,9 @@ static void state(tocsin_observer *observer, tocsin_process *process, const tocs
         sample_gradient(variable, &sample);
     if (role != TOCSIN_ROLE_OPTIMIZER_STEP)
         return;
+    process->unordered |=
+        (read->flags & (TOCSIN_STATE_IN_OPTIMIZER | TOCSIN_STATE_IN_THIS_OPTIMIZER)) ==
+        TOCSIN_STATE_IN_OPTIMIZER;
     if (frame->samples.count >= SAMPLES_MAX)
         tocsin_observer_fail(observer, TOCSIN_E_LIMIT, "more than 2^22 states in one call");
     else

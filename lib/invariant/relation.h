@@ -14,6 +14,7 @@
 #define TOCSIN_TENSORS_MAX   8 /* tensor arguments of a call that outputs are compared with */
 #define TOCSIN_SEQUENCE_MAX  4 /* calls a step: more often is a loop, not a step of a sequence */
 #define TOCSIN_CONTRASTS_MAX 64
+#define TOCSIN_SLOTS_MAX     64 /* optimizers of a process that are told apart */
 
 /* Something that can be called: a function by its name, or a role. */
 typedef struct tocsin_callable {
@@ -101,6 +102,7 @@ typedef struct tocsin_frame { /* an open call */
     uint32_t ordinals[2];  /* of this call in its step, per callable */
     uint32_t roles_inside; /* mask of roles completed strictly inside, at any depth */
     double lr;             /* self.lr; NaN when unknown */
+    int32_t slot;          /* self.slot of an optimizer.step; -1: unknown */
     uint32_t tensor_count;
     tocsin_tensor_argument tensors[TOCSIN_TENSORS_MAX];
     TOCSIN_VEC(tocsin_field) fields; /* arguments and meta at its start, ascending */
@@ -119,6 +121,7 @@ typedef struct tocsin_thread {
     TOCSIN_VEC(tocsin_frame) frames; /* `open` are in use; the others keep their memory */
     size_t open;
     uint64_t clock;                         /* events of calls so far */
+    uint64_t steps[TOCSIN_SLOTS_MAX];       /* when each optimizer's step was last left; 0: never */
     TOCSIN_VEC(tocsin_moment_pair) moments; /* by callable */
 } tocsin_thread;
 
@@ -148,6 +151,7 @@ typedef struct tocsin_process {
     int64_t argument_step;
     uint32_t collectives; /* outermost ones in `collective_step` */
     int64_t collective_step;
+    bool unordered;     /* has several optimizers, or steps that run a closure */
     int64_t step;       /* completed */
     int64_t micro_step; /* -1: unknown */
     int32_t rank;       /* -1: not distributed */
@@ -248,6 +252,10 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
 
 /* ---- relations ----------------------------------------------------------------------------- */
 
+/* A call was left by return (completed) or by an exception. */
+void tocsin_sequence_leave(tocsin_observer *observer, tocsin_process *process,
+                           tocsin_thread *thread, const tocsin_frame *frame, bool completed);
+
 void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
 void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
 void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
@@ -261,7 +269,7 @@ void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, toc
 void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
                              tocsin_frame *frame);
 
-/* Windows in which processes are compared (relation_consistent.c, relation_collective.c). */
+/* Windows in which processes are compared (relation_consistent.c). */
 void tocsin_windows_free(tocsin_observer *observer);
 
 #endif

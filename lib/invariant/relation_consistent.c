@@ -250,9 +250,8 @@ void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
     for (size_t i = 0; i < frame->samples.count && observer->status == TOCSIN_OK; ++i) {
         const tocsin_sample *sample = &frame->samples.items[i];
         bool present = (sample->flags & TOCSIN_STATE_PRESENT) != 0;
-        bool final =
-            (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT) ||
-            (sample->attribute == TOCSIN_ATTRIBUTE_GRAD && sample->moment == TOCSIN_MOMENT_ENTER);
+        /* a step that runs a closure reads gradients after each of its passes: the last counts */
+        bool final = sample->variable->gradient == i + 1 || sample->variable->data == i + 1;
         if (!final || (present && (sample->flags & TOCSIN_STATE_DIGESTED) == 0))
             continue;
         tocsin_population population = replica_population(observer, process, sample);

@@ -61,7 +61,8 @@ void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, to
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
         const tocsin_population *populations =
             observer->callables.items[frame->callables[i]].populations;
-        if (populations[TOCSIN_POPULATION_CALL] != 0) {
+        /* what a GradScaler calls depends on the gradients: a step is skipped when they overflow */
+        if (populations[TOCSIN_POPULATION_CALL] != 0 && frame->role != TOCSIN_ROLE_SCALER) {
             tocsin_instance instance = {
                 .population = populations[TOCSIN_POPULATION_CALL],
                 .ordinal = frame->ordinals[i],

@@ -85,13 +85,15 @@ static void judge_gradient(step_view *view, const tocsin_sample *gradient)
     bool trainable = has(gradient, TOCSIN_STATE_REQUIRES_GRAD);
     bool present = has(gradient, TOCSIN_STATE_PRESENT);
     bool in_model = has(gradient, TOCSIN_STATE_IN_MODEL);
+    /* a tensor without a module that gets gradients (a temperature, a latent) is in use as well */
+    bool used = present && !(has(gradient, TOCSIN_STATE_DIGESTED) && gradient->absmax == 0);
     if (held)
         judge(view, TOCSIN_POPULATION_HELD_PARAMETER, gradient, TOCSIN_PREDICATE_IN_MODEL,
-              in_model);
+              in_model || used);
     if (held && trainable)
         judge(view, TOCSIN_POPULATION_TRAINABLE_PARAMETER, gradient,
               TOCSIN_PREDICATE_GRADIENT_PRESENT, present);
-    if (in_model && trainable)
+    if (in_model && trainable && present) /* a teacher that is only asked gets no gradient */
         judge(view, TOCSIN_POPULATION_MODEL_PARAMETER, gradient, TOCSIN_PREDICATE_IN_OPTIMIZER,
               has(gradient, TOCSIN_STATE_IN_OPTIMIZER));
     if (held && present && variable->updated && gradient->observed)

@@ -4,16 +4,67 @@
  * previous X was left. X and Y are roles, and by name the functions of roles that gather several
  * meanings (train() and eval() are both "mode"). Calls beyond the 4th of a step are a loop's, not a
  * step's, and are not judged.
+ *
+ * Of optimizer.step the previous call is that of the same optimizer. Nothing says which optimizer
+ * the other calls of a step serve, so where there are several, those have no order that carries
+ * over to other programs and are not judged; nor is anything of a step that runs a closure, which
+ * contains what else comes before it. Clearing two modules, or a scheduler that accelerate
+ * steps once per process, is one action repeated: of such calls only the first is judged.
+ * GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients.
  * Cost: O(callables with an order) per call of X, O(1) per other call.
  */
 #include <assert.h>
 #include <invariant/relation.h>
 
+static bool is_role_of_a_step(uint8_t role)
+{
+    return role == TOCSIN_ROLE_BACKWARD || role == TOCSIN_ROLE_ZERO_GRAD ||
+           role == TOCSIN_ROLE_CLIP_GRAD || role == TOCSIN_ROLE_SCHEDULER_STEP ||
+           role == TOCSIN_ROLE_LOSS || role == TOCSIN_ROLE_SCALER;
+}
+
+/* Has nothing with a place in sequences returned since? */
+static bool is_repeated(const tocsin_observer *observer, const tocsin_thread *thread,
+                        uint32_t callable, uint64_t previous)
+{
+    for (size_t other = 0; other < thread->moments.count; ++other)
+        if (other != callable && observer->callables.items[other].ordered &&
+            thread->moments.items[other].completed > previous)
+            return false;
+    return true;
+}
+
+static bool is_in_step(const tocsin_thread *thread)
+{
+    for (size_t i = 0; i + 1 < thread->open; ++i)
+        if (thread->frames.items[i].role == TOCSIN_ROLE_OPTIMIZER_STEP)
+            return true;
+    return false;
+}
+
+/* When the call was made before; 0: never, or it says nothing about this one. */
+static uint64_t previous_call(const tocsin_observer *observer, const tocsin_process *process,
+                              const tocsin_thread *thread, const tocsin_frame *frame,
+                              uint32_t callable)
+{
+    if (callable >= thread->moments.count)
+        return 0;
+    uint8_t role = frame->role;
+    uint64_t previous = thread->moments.items[callable].left;
+    if (role == TOCSIN_ROLE_OPTIMIZER_STEP && frame->slot >= 0)
+        return thread->steps[frame->slot];
+    if (is_role_of_a_step(role) && (process->unordered || is_in_step(thread)))
+        return 0;
+    bool repeatable = role == TOCSIN_ROLE_ZERO_GRAD || role == TOCSIN_ROLE_CLIP_GRAD ||
+                      role == TOCSIN_ROLE_SCHEDULER_STEP;
+    return repeatable && is_repeated(observer, thread, callable, previous) ? 0 : previous;
+}
+
 static void judge(tocsin_observer *observer, const tocsin_process *process,
-                  const tocsin_thread *thread, const tocsin_frame *frame, uint32_t which)
+                  const tocsin_thread *thread, const tocsin_frame *frame, uint32_t which,
+                  uint64_t previous)
 {
     uint32_t callable = frame->callables[which];
-    uint64_t previous = thread->moments.items[callable].left;
     tocsin_instance instance = {
         .population =
             observer->callables.items[callable].populations[TOCSIN_POPULATION_REPEATED_CALL],
@@ -38,7 +89,31 @@ void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
         if (callable->populations[TOCSIN_POPULATION_REPEATED_CALL] == 0 || !callable->ordered ||
             frame->ordinals[i] > TOCSIN_SEQUENCE_MAX)
             continue;
-        if (index < thread->moments.count && thread->moments.items[index].left != 0)
-            judge(observer, process, thread, frame, i);
+        uint64_t previous = previous_call(observer, process, thread, frame, index);
+        if (previous != 0)
+            judge(observer, process, thread, frame, i, previous);
     }
+}
+
+void tocsin_sequence_leave(tocsin_observer *observer, tocsin_process *process,
+                           tocsin_thread *thread, const tocsin_frame *frame, bool completed)
+{
+    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP) {
+        bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
+        process->unordered |= closure;
+        if (frame->slot >= 0)
+            thread->steps[frame->slot] = closure ? 0 : thread->clock;
+    }
+    if (frame->role != TOCSIN_ROLE_SCALER || !completed)
+        return;
+    const char *name = tocsin_symbol_text(observer->vocabulary,
+                                          observer->callables.items[frame->callables[0]].name);
+    if (strcmp(name, "torch.amp.GradScaler.step") != 0)
+        return;
+    size_t step = tocsin_observer_callable(observer, 0, TOCSIN_ROLE_OPTIMIZER_STEP);
+    while (observer->status == TOCSIN_OK && thread->moments.count <= step)
+        if (!TOCSIN_VEC_PUSH(&thread->moments, (tocsin_moment_pair){.left = 0}))
+            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    if (observer->status == TOCSIN_OK)
+        thread->moments.items[step].completed = thread->clock;
 }

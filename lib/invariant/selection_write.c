@@ -171,6 +171,8 @@ static void need_invariant(requirements *needs, const tocsin_invariant *invarian
         need_call(needs, TOCSIN_ROLE_OPTIMIZER_STEP, 0, WANT_ARGUMENTS); /* self.lr */
     if (tocsin_predicate_members(fact.predicate) == TOCSIN_FACT_MEMBERS_CALLEE)
         need_call(needs, fact.role, fact.name, WANT_CALL);
+    if (fact.predicate == TOCSIN_PREDICATE_FOLLOWS && fact.role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        need_call(needs, TOCSIN_ROLE_SCALER, 0, WANT_CALL); /* it may skip the step */
     need_states(needs, &population);
 }
 

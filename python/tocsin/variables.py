@@ -169,7 +169,10 @@ def _held(optimizers, by_id):
 def _storage_key(tensor):
     """What two names of one tensor have in common; None when it has no memory of its own."""
     plain = type(tensor).__qualname__ in ("Parameter", "Tensor")  # not lazy, sharded or fake
-    address = tensor.data_ptr() if plain else 0
+    try:
+        address = tensor.data_ptr() if plain else 0
+    except RuntimeError:  # a stand-in of torch.func, put in a parameter's place
+        address = 0
     if not address:
         return ("id", id(tensor))
     return (address, tuple(tensor.shape), tensor.stride(), tensor.dtype)

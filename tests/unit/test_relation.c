@@ -345,6 +345,35 @@ static void test_functions_of_one_role_are_told_apart(void **state)
     bench_free(bench);
 }
 
+static void test_what_is_done_to_several_at_once_is_done_once(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    for (int i = 0; i < 2; ++i) { /* one per optimizer, or per process as accelerate does */
+        call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+        call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
+        call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
+    }
+    assert_int_equal(JUDGED(bench, REPEATED_CALL, NULL), 2); /* not: the second of two in a row */
+    bench_free(bench);
+}
+
+static void test_a_scaler_may_skip_the_step(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    for (int i = 0; i < 2; ++i) {
+        call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+        call(process, "torch.amp.GradScaler.step", TOCSIN_ROLE_SCALER);
+    }
+    call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+    assert_true(latest_has(bench, TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_ZERO_GRAD,
+                           TOCSIN_PREDICATE_FOLLOWS, TOCSIN_ROLE_OPTIMIZER_STEP, NULL));
+    bench_free(bench);
+}
+
 static void test_threads_have_sequences_of_their_own(void **state)
 {
     (void)state;
@@ -356,6 +385,7 @@ static void test_threads_have_sequences_of_their_own(void **state)
     call(process, "backward", TOCSIN_ROLE_BACKWARD);
     process->thread = 1;
     assert_int_equal(JUDGED(bench, REPEATED_CALL, NULL), 0);
+    call(process, "loss", TOCSIN_ROLE_LOSS);
     call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
     assert_false(latest_has(bench, TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_SCHEDULER_STEP,
                             TOCSIN_PREDICATE_FOLLOWS, TOCSIN_ROLE_BACKWARD, NULL));
@@ -455,6 +485,36 @@ static void test_repeated_arguments(void **state)
     bench_free(bench);
 }
 
+/* Losses are arguments, too: their values must not fill the vocabulary of a long run. */
+static void test_many_values_are_not_kept(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_FLOAT};
+    for (int i = 1; i <= 100; ++i) {
+        tocsin_value value = {.kind = TOCSIN_VALUE_FLOAT,
+                              .name = define_string(process, "loss"),
+                              .as.real = i / 128.0};
+        enter_with(process, "log", TOCSIN_ROLE_USER, &value, 1);
+        leave(process, "log", TOCSIN_ROLE_USER);
+        literal.real = value.as.real;
+        assert_int_equal(tocsin_scalar_find(bench->vocabulary, &literal) != 0, i <= 8);
+    }
+    bench_free(bench);
+}
+
+static void test_a_role_of_a_later_version_is_none(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    call(&bench->process[0], "later", (tocsin_role)20);
+    assert_true(bench->count > 0);
+    for (size_t i = 0; i < bench->count; ++i)
+        assert_int_equal(bench->list[i].population.role, TOCSIN_ROLE_NONE);
+    bench_free(bench);
+}
+
 static void test_outputs(void **state)
 {
     (void)state;
@@ -498,10 +558,14 @@ int main(void)
         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_a_loop_is_no_sequence),
         cmocka_unit_test(test_functions_of_one_role_are_told_apart),
+        cmocka_unit_test(test_what_is_done_to_several_at_once_is_done_once),
+        cmocka_unit_test(test_a_scaler_may_skip_the_step),
         cmocka_unit_test(test_threads_have_sequences_of_their_own),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_modules_are_judged_by_the_functions_they_call),
         cmocka_unit_test(test_repeated_arguments),
+        cmocka_unit_test(test_many_values_are_not_kept),
+        cmocka_unit_test(test_a_role_of_a_later_version_is_none),
         cmocka_unit_test(test_outputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

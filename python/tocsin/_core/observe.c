@@ -29,6 +29,8 @@ typedef struct thread_state {
     uint32_t depth;     /* open observed calls */
     uint32_t modules;   /* open module calls */
     uint32_t backwards; /* open backward passes */
+    PyObject *closing;  /* the optimizer whose open step was given a closure; borrowed: it is an
+                           argument of that call */
 } thread_state;
 
 static _Thread_local thread_state this_thread;
@@ -294,6 +296,39 @@ static uint64_t emit_enter(tocsin_hook *hook, tocsin_trace_writer *writer,
     return tocsin_trace_emit(writer, &event);
 }
 
+/* torch.autograd.grad() hands gradients out and accumulates none: to training it is an operation
+ * like any other, not a backward pass. */
+static bool accumulates(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "accumulate_grad") == 0)
+            return args[nargs + i] != Py_False;
+    return true;
+}
+
+/* Was this call of optimizer.step given a closure? It computes the gradients, inside the call. */
+static bool has_closure(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    if (nargs > 1 && args[1] != Py_None)
+        return true;
+    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < keywords; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "closure") == 0)
+            return args[nargs + i] != Py_None;
+    return false;
+}
+
+static void sample_at_enter(const tocsin_hook *hook, thread_state *thread, PyObject *const *args,
+                            Py_ssize_t nargs, PyObject *kwnames)
+{
+    bool step = hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0;
+    if (step && has_closure(args, nargs, kwnames))
+        thread->closing = args[0]; /* read after its backward pass */
+    else
+        variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_ENTER, step ? args[0] : NULL);
+}
+
 static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     uint64_t begin = ticks();
@@ -307,35 +342,25 @@ static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs
     thread_state *thread = &this_thread;
     if (writer == NULL)
         return 0;
-    const call_plan *plan = plan_of(hook);
+    bool recorded = plan_of(hook)->recorded &&
+                    (hook->role != TOCSIN_ROLE_BACKWARD || accumulates(args, nargs, kwnames));
     bool outermost = (hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules == 0;
-    if (shows_context((tocsin_role)hook->role) && (plan->recorded || outermost))
+    if (shows_context((tocsin_role)hook->role) && (recorded || outermost))
         observe_context(hook, thread, self);
-    uint64_t call = plan->recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
+    uint64_t call = recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
     uint64_t token = token_of(call, thread);
-    thread->depth += plan->recorded;
+    thread->depth += recorded;
     if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0)
         thread->modules++;
     if (hook->role == TOCSIN_ROLE_BACKWARD)
         thread->backwards++;
-    if (plan->recorded && hook->role != TOCSIN_ROLE_NONE)
-        variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_ENTER,
-                         hook->role == TOCSIN_ROLE_OPTIMIZER_STEP ? self : NULL);
+    if (recorded && hook->role != TOCSIN_ROLE_NONE)
+        sample_at_enter(hook, thread, args, nargs, kwnames);
     cost_ticks += ticks() - begin;
     return token;
 }
 
 /* ---- 5. Leave ------------------------------------------------------------------------------ */
-
-/* torch.autograd.grad() hands gradients out and accumulates none: not a micro-step. */
-static bool accumulates(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
-    for (Py_ssize_t i = 0; i < keywords; i++)
-        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i), "accumulate_grad") == 0)
-            return args[nargs + i] != Py_False;
-    return true;
-}
 
 /* Counting, after the EXIT of a call that returned. */
 static void count_step(const tocsin_hook *hook, const thread_state *thread, PyObject *const *args,
@@ -410,6 +435,11 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
     } else if (call != 0) {
         emit_raise(hook, writer, call, exception_type);
     }
+    if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        thread->closing = NULL;
+    else if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0 &&
+             thread->closing != NULL && accumulates(args, nargs, kwnames))
+        variables_sample(TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER, thread->closing);
     if (result != NULL)
         count_step(hook, thread, args, nargs, kwnames);
     if (__builtin_expect(hook->index == group_birth, 0) && result != NULL)

@@ -547,7 +547,7 @@ void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimize
                             .lr = NAN};
     if (point.writer == NULL)
         return;
-    if (at_step && moment == TOCSIN_MOMENT_ENTER) {
+    if (at_step && (moment == TOCSIN_MOMENT_ENTER || !stepped)) {
         stepped = true;
         refresh(point.writer, true);
     }
