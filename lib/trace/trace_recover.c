@@ -181,7 +181,7 @@ static tocsin_status recover_all(tocsin_trace *trace, ring_source *source, tocsi
     }
     uint64_t offset = source->page_bytes;
     uint32_t ring_bytes = source->dictionary_bytes;
-    while (offset < source->file_bytes) {
+    for (uint32_t ring = 0; ring <= TOCSIN_RINGS_MAX && offset < source->file_bytes; ++ring) {
         TOCSIN_TRY(recover_ring(trace, source, offset, ring_bytes, error));
         offset += source->page_bytes + (uint64_t)ring_bytes;
         ring_bytes = source->ring_bytes;

@@ -11,6 +11,7 @@
 #define TOCSIN_RING_BYTES_MIN (4u * TOCSIN_TRACE_EVENT_MAX)
 #define TOCSIN_RING_BYTES_MAX (1u << 30)
 #define TOCSIN_RING_DEPTH_MAX 1024u
+#define TOCSIN_RINGS_MAX      4096u /* of threads, in a file */
 
 enum { TOCSIN_RING_UNUSED = 0, TOCSIN_RING_IN_USE = 1 };
 

@@ -52,6 +52,13 @@ static bool is_drained(const tocsin_ring *ring)
            tocsin_ring_head(ring);
 }
 
+/* Drained is asked first because it is cheap, and again because the thread may have emitted its
+ * last events and died since. */
+static bool is_free(const tocsin_ring *ring, uint64_t caller)
+{
+    return is_drained(ring) && is_orphan(ring, caller) && is_drained(ring);
+}
+
 /* Under the lock: the ring of this thread, an orphan's, or a new one. */
 static tocsin_ring *take_ring(tocsin_trace_writer *writer)
 {
@@ -61,7 +68,7 @@ static tocsin_ring *take_ring(tocsin_trace_writer *writer)
         tocsin_ring *ring = writer->rings[i];
         if (ring->owner == own.token)
             return ring;
-        if (!free_ring && is_drained(ring) && is_orphan(ring, thread))
+        if (!free_ring && is_free(ring, thread))
             free_ring = ring;
     }
     if (writer->stream_count + 1 >= TOCSIN_TRACE_STREAM_MAX)
@@ -70,7 +77,7 @@ static tocsin_ring *take_ring(tocsin_trace_writer *writer)
         writer->dead_stream_events += atomic_load(&free_ring->events);
         atomic_store(&free_ring->events, 0);
     } else {
-        if (writer->ring_count == TOCSIN_WRITER_RINGS_MAX)
+        if (writer->ring_count == TOCSIN_RINGS_MAX)
             return NULL;
         free_ring = tocsin_ring_new(&writer->ring_file, writer->ring_bytes);
         if (!free_ring)
@@ -95,7 +102,8 @@ static tocsin_ring *find_ring(tocsin_trace_writer *writer)
 }
 
 /* Wait for the writer thread to make room. Polling keeps it free of any duty to wake us; it needs
- * about a millisecond for a ring. */
+ * about a millisecond for a ring. The rings of threads always get room, that of the dictionary does
+ * not while the file takes no more. */
 static void wait_for_room(tocsin_trace_writer *writer, tocsin_ring *ring, uint64_t bytes)
 {
     tocsin_ring_refresh(ring);
@@ -103,6 +111,8 @@ static void wait_for_room(tocsin_trace_writer *writer, tocsin_ring *ring, uint64
         return;
     uint64_t started_ns = tocsin_clock_ns();
     while (!tocsin_ring_has_room(ring, bytes)) {
+        if (ring == writer->dictionary && atomic_load(&writer->dictionary_stuck))
+            break;
         tocsin_writer_poke(writer);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_NS}, NULL);
         tocsin_ring_refresh(ring);
@@ -217,12 +227,9 @@ static tocsin_id define_locked(tocsin_trace_writer *writer, uint8_t kind, const 
     if (known)
         return known;
     tocsin_ring *ring = writer->dictionary;
-    tocsin_ring_refresh(ring);
-    if (!tocsin_ring_has_room(ring, TOCSIN_TRACE_RECORD_MAX)) {
-        if (atomic_load(&writer->dictionary_stuck))
-            return 0;
-        wait_for_room(writer, ring, TOCSIN_TRACE_RECORD_MAX);
-    }
+    wait_for_room(writer, ring, TOCSIN_TRACE_RECORD_MAX);
+    if (!tocsin_ring_has_room(ring, TOCSIN_TRACE_RECORD_MAX))
+        return 0;
     tocsin_id id = tocsin_intern_put(table, content, bytes);
     if (id == 0)
         return 0;
@@ -481,7 +488,7 @@ tocsin_status tocsin_trace_writer_open(const tocsin_trace_writer_options *option
     if (status == TOCSIN_OK)
         status = start_thread(writer, error);
     if (status != TOCSIN_OK) {
-        if (writer->ring_path && writer->ring_file.fd >= 0)
+        if (writer->ring_path)
             unlink(writer->ring_path);
         if (writer->trace_path)
             unlink(writer->trace_path);

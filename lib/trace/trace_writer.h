@@ -8,7 +8,6 @@
 #include <semaphore.h>
 #include <tocsin/trace.h>
 
-#define TOCSIN_WRITER_RINGS_MAX      4096u
 #define TOCSIN_WRITER_INDEX_MAX      4096u
 #define TOCSIN_DICTIONARY_RING_BYTES (256u << 10)
 
@@ -42,7 +41,7 @@ struct tocsin_trace_writer {
     /* Rings of threads: the lock is for taking one, and for looking at all heads. */
     pthread_mutex_t rings_lock;
     tocsin_ring_file ring_file;
-    tocsin_ring *rings[TOCSIN_WRITER_RINGS_MAX];
+    tocsin_ring *rings[TOCSIN_RINGS_MAX];
     size_t ring_count;
     uint32_t stream_count;
     uint64_t dead_stream_events; /* of streams whose ring serves another thread now */
@@ -71,7 +70,7 @@ struct tocsin_trace_writer {
     uint64_t file_end;
     tocsin_compressor *compressor;
     uint8_t *block;
-    tocsin_pass_item items[TOCSIN_WRITER_RINGS_MAX];
+    tocsin_pass_item items[TOCSIN_RINGS_MAX];
     size_t item_count;
     bool mark_due;
     uint64_t written_events; /* in blocks */

@@ -4,6 +4,8 @@
 #include "every_fault.h"
 #include "trace/trace_writer.h"
 #include "trace_sample.h"
+#include <signal.h>
+#include <sys/resource.h>
 
 enum { EVENTS = 50 };
 
@@ -122,6 +124,37 @@ static void test_job_goes_on_when_writing_fails(void **state)
     scratch_free(&run);
 }
 
+/* A full disk: who defines more names than the dictionary's ring holds gets none, and does not
+ * wait. */
+static void test_definitions_on_a_full_disk(void **state)
+{
+    (void)state;
+    enum { NAMES = 40, NAME_BYTES = 30000 };
+    scratch run = scratch_new();
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    for (int round = 0; round < 10; ++round) {
+        tocsin_trace_writer *writer = scratch_writer(&run, 0, 60000);
+        struct rlimit full = {.rlim_cur = TOCSIN_IDENTITY_BYTES, .rlim_max = before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+        char *name = calloc(1, NAME_BYTES);
+        assert_non_null(name);
+        tocsin_id last = 1;
+        for (int i = 0; i < NAMES; ++i) {
+            memcpy(name, &i, sizeof i);
+            last = tocsin_trace_define_string(writer, name, NAME_BYTES);
+        }
+        free(name);
+        assert_int_equal(last, 0);
+        assert_int_not_equal(tocsin_trace_writer_flush(writer, NULL), TOCSIN_OK);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(tocsin_trace_writer_close(writer, NULL), TOCSIN_OK);
+    }
+    signal(SIGXFSZ, SIG_DFL);
+    scratch_free(&run);
+}
+
 /* No ring for a thread: its events are lost, and counted. */
 static void test_thread_without_a_ring(void **state)
 {
@@ -184,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_open_fails_cleanly_without_memory),
         cmocka_unit_test(test_open_survives_or_reports_failing_files),
         cmocka_unit_test(test_job_goes_on_when_writing_fails),
+        cmocka_unit_test(test_definitions_on_a_full_disk),
         cmocka_unit_test(test_thread_without_a_ring),
         cmocka_unit_test(test_every_failure_of_reading_is_reported),
     };
