@@ -22,7 +22,7 @@
 #define TOCSIN_TRACE_RECORD_MAX  65537u /* size field included */
 #define TOCSIN_TRACE_EVENT_MAX   4096u  /* a record of an event */
 #define TOCSIN_TRACE_ID_MAX      (1u << 24)
-#define TOCSIN_TRACE_ID_GAP_MAX  (1u << 18)
+#define TOCSIN_TRACE_HOLES_MAX   (1u << 18)
 #define TOCSIN_TRACE_STREAM_MAX  (1u << 24)
 #define TOCSIN_TRACE_DECODED_MAX (512u << 20)
 
@@ -151,6 +151,17 @@ TOCSIN_MUST_CHECK bool tocsin_block_decompress(const uint8_t *stored,
                                                const tocsin_block_header *header, uint8_t *raw);
 
 /* ---- records ------------------------------------------------------------------------------- */
+
+/* Bytes still to be decoded. A read for which they do not suffice gives 0 and sticks. */
+typedef struct tocsin_cursor {
+    const uint8_t *next;
+    const uint8_t *end;
+    bool failed;
+} tocsin_cursor;
+
+uint64_t tocsin_cursor_varint(tocsin_cursor *in);
+/* Fails for more than 32 bits, too. */
+uint32_t tocsin_cursor_u32(tocsin_cursor *in);
 
 enum { /* kinds of dictionary records, and of the ids that they define */
        TOCSIN_DEFINE_STRING = 1,

@@ -1,41 +1,12 @@
 /* trace_names.c - the dictionary as a reader builds it: one table per kind, indexed by id.
  *
  * Ids come in order, so tables are dense; after lost blocks there may be holes, which stay zero and
- * are shown as "?". An id far above all known ones is refused: a small hostile file must not make a
- * large table.
+ * are shown as "?". How many is limited, over all kinds together: a small hostile file must not
+ * make large tables.
  */
 #include "trace/trace_reader.h"
 
 #include <assert.h>
-
-/* A definition's content, still to be read. */
-typedef struct content {
-    const uint8_t *next;
-    const uint8_t *end;
-    bool failed;
-} content;
-
-static uint64_t take_varint(content *in)
-{
-    uint64_t value = 0;
-    size_t count = tocsin_varint_get(in->next, (size_t)(in->end - in->next), &value);
-    if (count == 0) {
-        in->failed = true;
-        return 0;
-    }
-    in->next += count;
-    return value;
-}
-
-static uint32_t take_u32(content *in)
-{
-    uint64_t value = take_varint(in);
-    if (value > UINT32_MAX) {
-        in->failed = true;
-        return 0;
-    }
-    return (uint32_t)value;
-}
 
 /* Make entry id - 1 of a vec exist, zeroed. Evaluates to false when out of memory. */
 #define REACH(vec, id)                                                                             \
@@ -60,7 +31,7 @@ static size_t known_count(const tocsin_names *names, unsigned kind)
     }
 }
 
-static bool define_string(tocsin_names *names, uint64_t id, content *in)
+static bool define_string(tocsin_names *names, uint64_t id, tocsin_cursor *in)
 {
     if ((size_t)(in->end - in->next) > TOCSIN_TRACE_STRING_MAX) {
         in->failed = true;
@@ -73,9 +44,9 @@ static bool define_string(tocsin_names *names, uint64_t id, content *in)
     return text != NULL;
 }
 
-static bool define_shape(tocsin_names *names, uint64_t id, content *in)
+static bool define_shape(tocsin_names *names, uint64_t id, tocsin_cursor *in)
 {
-    uint32_t ndim = take_u32(in);
+    uint32_t ndim = tocsin_cursor_u32(in);
     if (ndim > TOCSIN_NDIM_MAX || in->failed) {
         in->failed = true;
         return true;
@@ -86,17 +57,17 @@ static bool define_shape(tocsin_names *names, uint64_t id, content *in)
     if (!sizes)
         return false;
     for (uint32_t i = 0; i < ndim; ++i)
-        sizes[i] = (int64_t)take_varint(in);
+        sizes[i] = (int64_t)tocsin_cursor_varint(in);
     if (!in->failed)
         names->shapes.items[id - 1] = (tocsin_names_shape){.sizes = sizes, .ndim = ndim};
     return true;
 }
 
-static bool define_numbers(tocsin_names *names, unsigned kind, uint64_t id, content *in)
+static bool define_numbers(tocsin_names *names, unsigned kind, uint64_t id, tocsin_cursor *in)
 {
-    uint32_t first = take_u32(in);
-    uint32_t second = take_u32(in);
-    uint32_t third = kind == TOCSIN_DEFINE_FUNCTION ? 0 : take_u32(in);
+    uint32_t first = tocsin_cursor_u32(in);
+    uint32_t second = tocsin_cursor_u32(in);
+    uint32_t third = kind == TOCSIN_DEFINE_FUNCTION ? 0 : tocsin_cursor_u32(in);
     if (in->failed)
         return true;
     if (kind == TOCSIN_DEFINE_FUNCTION) {
@@ -118,21 +89,23 @@ static bool define_numbers(tocsin_names *names, unsigned kind, uint64_t id, cont
 }
 
 /* One record's kind, id and content. false: out of memory. */
-static bool define(tocsin_names *names, content *in)
+static bool define(tocsin_names *names, tocsin_cursor *in)
 {
     if (in->next == in->end) {
         in->failed = true;
         return true;
     }
     unsigned kind = *in->next++;
-    uint64_t id = take_varint(in);
+    uint64_t id = tocsin_cursor_varint(in);
     if (kind == 0 || kind >= TOCSIN_DEFINE_KINDS)
         return true; /* of a later version */
-    if (id == 0 || id > TOCSIN_TRACE_ID_MAX ||
-        id > known_count(names, kind) + TOCSIN_TRACE_ID_GAP_MAX) {
+    uint64_t dense = known_count(names, kind) + 1;
+    uint64_t skipped = id > dense ? id - dense : 0;
+    if (id == 0 || id > TOCSIN_TRACE_ID_MAX || skipped > TOCSIN_TRACE_HOLES_MAX - names->holes) {
         in->failed = true;
         return true;
     }
+    names->holes += (uint32_t)skipped;
     if (kind == TOCSIN_DEFINE_STRING)
         return define_string(names, id, in);
     if (kind == TOCSIN_DEFINE_SHAPE)
@@ -150,7 +123,7 @@ tocsin_status tocsin_names_read(tocsin_names *names, const uint8_t *bytes, size_
             *damaged = true;
             return TOCSIN_OK;
         }
-        content in = {.next = bytes + begin + 2, .end = bytes + begin + record_bytes};
+        tocsin_cursor in = {.next = bytes + begin + 2, .end = bytes + begin + record_bytes};
         if (!define(names, &in))
             return tocsin_error_memory(error);
         *damaged |= in.failed;

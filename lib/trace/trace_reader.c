@@ -163,7 +163,9 @@ static tocsin_status find_more(tocsin_trace *trace, bool *progress, tocsin_error
     *progress = false;
     if (trace->final)
         return TOCSIN_OK;
-    bool alive = !trace->complete && tocsin_trace_is_alive(trace); /* before the last look */
+    /* Asked before the last look. A file that has no header yet is one that a process has just
+     * created. */
+    bool alive = trace->scanned == 0 ? trace->follow : tocsin_trace_is_alive(trace);
     if (!trace->complete)
         TOCSIN_TRY(tocsin_trace_scan(trace, progress, error));
     if (*progress || (trace->follow && alive))
@@ -202,6 +204,10 @@ tocsin_status tocsin_trace_next(tocsin_trace *trace, const tocsin_event **event,
 {
     assert(trace && event);
     *event = NULL;
+    if (trace->exhausted)
+        return TOCSIN_OK;
+    if (trace->fd < 0)
+        TOCSIN_TRY(tocsin_file_open(trace->path, O_RDONLY, 0, &trace->fd, error));
     for (;;) {
         TOCSIN_TRY(keep_turn(trace, error));
         if (trace->corrupt_blocks > trace->reported_blocks)
@@ -218,8 +224,12 @@ tocsin_status tocsin_trace_next(tocsin_trace *trace, const tocsin_event **event,
         }
         bool progress;
         TOCSIN_TRY(find_more(trace, &progress, error));
-        if (!progress)
-            return TOCSIN_OK;
+        if (progress)
+            continue;
+        trace->exhausted = trace->final;
+        if (trace->exhausted)
+            tocsin_trace_rest(trace);
+        return TOCSIN_OK;
     }
 }
 
@@ -249,6 +259,13 @@ tocsin_status tocsin_trace_open(const char *path, bool follow, tocsin_trace **re
     return TOCSIN_OK;
 }
 
+void tocsin_trace_rest(tocsin_trace *trace)
+{
+    if (trace->fd >= 0)
+        close(trace->fd); /* nothing was written that it could lose */
+    trace->fd = -1;
+}
+
 void tocsin_trace_close(tocsin_trace *trace)
 {
     if (!trace)
@@ -270,8 +287,7 @@ void tocsin_trace_close(tocsin_trace *trace)
     TOCSIN_VEC_FREE(&trace->active);
     tocsin_names_free(&trace->names);
     tocsin_string_free(&trace->line);
-    if (trace->fd >= 0)
-        close(trace->fd); /* nothing was written that it could lose */
+    tocsin_trace_rest(trace);
     tocsin_free(trace->path);
     tocsin_free(trace);
 }

@@ -38,6 +38,7 @@ typedef struct tocsin_names {
     TOCSIN_VEC(tocsin_names_variable) variables;
     TOCSIN_VEC(tocsin_names_shape) shapes;
     TOCSIN_VEC(tocsin_names_site) sites;
+    uint32_t holes; /* ids that were passed over, at most TOCSIN_TRACE_HOLES_MAX */
 } tocsin_names;
 
 /* Take in the records of a piece of stream 0. Malformed ones and those outside the limits set
@@ -77,6 +78,7 @@ struct tocsin_trace {
     bool identified; /* the header was read and is sound */
     bool complete;   /* footer seen */
     bool final;      /* nothing more can come */
+    bool exhausted;  /* and everything was given out: the file is closed */
     tocsin_identity identity;
 
     uint64_t scanned; /* file offset of the next block; 0: header not read yet */
@@ -107,6 +109,10 @@ struct tocsin_trace {
     tocsin_value values[TOCSIN_EVENT_VALUES_MAX];
     tocsin_string line; /* of tocsin_trace_event_json */
 };
+
+/* Close the file, which the next read opens again: a run may have more processes than a process may
+ * have files. */
+void tocsin_trace_rest(tocsin_trace *trace);
 
 /* Scan on until a pass is complete or the file ends. *progress: there was something new.
  * Errors: E_IO, E_MEMORY. Damage is counted. */

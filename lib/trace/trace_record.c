@@ -142,14 +142,7 @@ size_t tocsin_record_encode(const tocsin_event *event, const tocsin_frame *frame
 
 /* ---- decoding ------------------------------------------------------------------------------ */
 
-/* Bytes still to be read; a failed read empties it and sticks. */
-typedef struct cursor {
-    const uint8_t *next;
-    const uint8_t *end;
-    bool failed;
-} cursor;
-
-static const uint8_t *take(cursor *in, size_t count)
+static const uint8_t *take(tocsin_cursor *in, size_t count)
 {
     static const uint8_t zeros[8];
     assert(count <= sizeof zeros);
@@ -162,7 +155,7 @@ static const uint8_t *take(cursor *in, size_t count)
     return taken;
 }
 
-static uint64_t take_varint(cursor *in)
+uint64_t tocsin_cursor_varint(tocsin_cursor *in)
 {
     uint64_t value = 0;
     size_t count = tocsin_varint_get(in->next, (size_t)(in->end - in->next), &value);
@@ -174,9 +167,9 @@ static uint64_t take_varint(cursor *in)
     return value;
 }
 
-static uint32_t take_u32(cursor *in)
+uint32_t tocsin_cursor_u32(tocsin_cursor *in)
 {
-    uint64_t value = take_varint(in);
+    uint64_t value = tocsin_cursor_varint(in);
     if (value > UINT32_MAX) {
         in->failed = true;
         return 0;
@@ -184,12 +177,12 @@ static uint32_t take_u32(cursor *in)
     return (uint32_t)value;
 }
 
-static uint64_t take_u64(cursor *in)
+static uint64_t take_u64(tocsin_cursor *in)
 {
     return tocsin_get_u64(take(in, 8));
 }
 
-static double take_real(cursor *in)
+static double take_real(tocsin_cursor *in)
 {
     uint64_t bits = take_u64(in);
     double value;
@@ -197,33 +190,33 @@ static double take_real(cursor *in)
     return value;
 }
 
-static void take_value(cursor *in, tocsin_value *value)
+static void take_value(tocsin_cursor *in, tocsin_value *value)
 {
     uint8_t head = *take(in, 1);
     *value = (tocsin_value){.kind = head & HEAD_KIND};
-    value->name = take_u32(in);
+    value->name = tocsin_cursor_u32(in);
     if (head & HEAD_TYPE)
-        value->type = take_u32(in);
+        value->type = tocsin_cursor_u32(in);
     if (head & HEAD_FLAGS)
         value->flags = *take(in, 1);
     if (head & HEAD_COUNT)
-        value->count = take_u32(in);
+        value->count = tocsin_cursor_u32(in);
     switch (value->kind) {
     case TOCSIN_VALUE_BOOL:
     case TOCSIN_VALUE_INT:
-        value->as.integer = tocsin_zigzag_decode(take_varint(in));
+        value->as.integer = tocsin_zigzag_decode(tocsin_cursor_varint(in));
         break;
     case TOCSIN_VALUE_FLOAT:
         value->as.real = take_real(in);
         break;
     case TOCSIN_VALUE_STRING:
     case TOCSIN_VALUE_MODULE:
-        value->as.text = take_u32(in);
+        value->as.text = tocsin_cursor_u32(in);
         break;
     case TOCSIN_VALUE_TENSOR:
         value->dtype = *take(in, 1);
         value->ndim = *take(in, 1);
-        value->as.shape = take_u32(in);
+        value->as.shape = tocsin_cursor_u32(in);
         in->failed |= value->ndim > TOCSIN_NDIM_MAX;
         break;
     case TOCSIN_VALUE_NONE:
@@ -236,16 +229,16 @@ static void take_value(cursor *in, tocsin_value *value)
     }
 }
 
-static void take_state(cursor *in, uint8_t tag, tocsin_state *state)
+static void take_state(tocsin_cursor *in, uint8_t tag, tocsin_state *state)
 {
-    state->variable = take_u32(in);
-    state->attribute = take_u32(in);
+    state->variable = tocsin_cursor_u32(in);
+    state->attribute = tocsin_cursor_u32(in);
     state->moment = *take(in, 1);
-    state->flags = take_u32(in);
+    state->flags = tocsin_cursor_u32(in);
     if (state->flags & TOCSIN_STATE_PRESENT) {
         state->dtype = *take(in, 1);
         state->ndim = *take(in, 1);
-        state->shape = take_u32(in);
+        state->shape = tocsin_cursor_u32(in);
         in->failed |= state->ndim > TOCSIN_NDIM_MAX;
     }
     state->lr = tag & TAG_LR ? take_real(in) : __builtin_nan("");
@@ -253,17 +246,17 @@ static void take_state(cursor *in, uint8_t tag, tocsin_state *state)
         state->digest.sum = take_u64(in);
         state->digest.exclusive = take_u64(in);
         state->digest.polynomial = take_u64(in);
-        state->statistics.nan_count = take_varint(in);
-        state->statistics.inf_count = take_varint(in);
-        state->statistics.zero_count = take_varint(in);
+        state->statistics.nan_count = tocsin_cursor_varint(in);
+        state->statistics.inf_count = tocsin_cursor_varint(in);
+        state->statistics.zero_count = tocsin_cursor_varint(in);
         state->statistics.absmax = take_real(in);
         state->statistics.sum_squares = take_real(in);
     }
 }
 
-static void take_values(cursor *in, tocsin_event *event, tocsin_value *values)
+static void take_values(tocsin_cursor *in, tocsin_event *event, tocsin_value *values)
 {
-    uint64_t count = take_varint(in);
+    uint64_t count = tocsin_cursor_varint(in);
     if (count > TOCSIN_EVENT_VALUES_MAX) {
         in->failed = true;
         return;
@@ -291,34 +284,34 @@ bool tocsin_record_decode(const uint8_t *bytes, size_t record_bytes, const tocsi
                           tocsin_event *event, tocsin_value values[TOCSIN_EVENT_VALUES_MAX])
 {
     assert(record_bytes >= 4 && record_bytes <= TOCSIN_TRACE_RECORD_MAX);
-    cursor in = {.next = bytes + 3, .end = bytes + record_bytes};
+    tocsin_cursor in = {.next = bytes + 3, .end = bytes + record_bytes};
     uint8_t tag = bytes[2];
     memset(event, 0, sizeof *event);
     event->kind = tag & TAG_KIND;
     event->time_ns = after->time_ns;
     event->values = values;
-    (void)take_varint(&in); /* the time, which `after` has counted */
+    (void)tocsin_cursor_varint(&in); /* the time, which `after` has counted */
     if (event->kind < TOCSIN_EVENT_ENTER || event->kind > TOCSIN_EVENT_META) {
         event->kind = 0;
         return !in.failed;
     }
     event->call = after->calls;
     if (event->kind != TOCSIN_EVENT_ENTER)
-        event->call -= (uint64_t)tocsin_zigzag_decode(take_varint(&in));
-    event->depth = take_u32(&in);
+        event->call -= (uint64_t)tocsin_zigzag_decode(tocsin_cursor_varint(&in));
+    event->depth = tocsin_cursor_u32(&in);
     switch (event->kind) {
     case TOCSIN_EVENT_STATE:
         take_state(&in, tag, &event->state);
         break;
     case TOCSIN_EVENT_META:
-        event->key = take_u32(&in);
+        event->key = tocsin_cursor_u32(&in);
         take_value(&in, &values[0]);
         event->value_count = 1;
         break;
     default:
-        event->function = take_u32(&in);
+        event->function = tocsin_cursor_u32(&in);
         if (tag & TAG_SITE)
-            event->site = take_u32(&in);
+            event->site = tocsin_cursor_u32(&in);
         if (tag & TAG_VALUES)
             take_values(&in, event, values);
     }

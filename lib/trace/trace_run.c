@@ -3,13 +3,12 @@
  * Processes are numbered in the order in which they are found; those found together by name. A
  * process keeps its number, so followers may hold it across _refresh.
  */
-#include "base/base.h"
+#include "trace/trace_reader.h"
 
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <tocsin/trace.h>
 
 enum { RUN_JSON_BYTES_MAX = 16 << 20, PROCESSES_MAX = 1 << 20 };
 
@@ -128,6 +127,7 @@ static tocsin_status add_process(tocsin_run *run, const char *name, tocsin_error
         tocsin_trace_close(trace);
         return tocsin_error_memory(error);
     }
+    tocsin_trace_rest(trace);
     run->processes.items[run->processes.count++] = trace;
     return TOCSIN_OK;
 }

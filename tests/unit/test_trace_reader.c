@@ -1,5 +1,6 @@
 /* Reading damaged traces: cut anywhere, any bit flipped, rings that lie. Never a crash, never a
  * wrong event without a word. */
+#include "trace/trace_reader.h"
 #include "trace/trace_writer.h"
 #include "trace_sample.h"
 #include <sys/mman.h>
@@ -258,6 +259,24 @@ static void test_facts(void **state)
     tocsin_trace_close(trace);
 }
 
+/* Ids far apart do not make tables that are mostly empty. */
+static void test_holes_in_the_dictionary_are_limited(void **state)
+{
+    (void)state;
+    tocsin_names names = {.holes = 0};
+    for (uint64_t id = TOCSIN_TRACE_HOLES_MAX; id <= TOCSIN_TRACE_ID_MAX;
+         id += TOCSIN_TRACE_HOLES_MAX / 2) {
+        uint8_t record[2 + 1 + TOCSIN_VARINT_BYTES_MAX] = {0, 0, TOCSIN_DEFINE_STRING};
+        size_t bytes = 3 + tocsin_varint_put(record + 3, id);
+        bool damaged = false;
+        tocsin_put_u16(record, (uint16_t)(bytes - 2));
+        assert_int_equal(tocsin_names_read(&names, record, bytes, &damaged, NULL), TOCSIN_OK);
+        assert_int_equal(damaged, id > TOCSIN_TRACE_HOLES_MAX);
+    }
+    assert_int_equal(names.strings.count, TOCSIN_TRACE_HOLES_MAX);
+    tocsin_names_free(&names);
+}
+
 /* ---- rings ---------------------------------------------------------------------------------- */
 
 /* A killed process's files, loaded: the first FLUSH_EVERY events are in the trace file. */
@@ -363,6 +382,10 @@ static void test_rings_are_not_believed(void **state)
         scratch_write(ring_path, ring, cut);
         assert_in_range(count_events(trace_path, &corrupt), FLUSH_EVERY, EVENTS);
     }
+    /* More rings than a writer makes, in a file without an end. */
+    scratch_write(ring_path, ring, count);
+    if (truncate(ring_path, (off_t)1 << 43) == 0)
+        assert_int_equal(count_events(trace_path, &corrupt), EVENTS);
     ring[24] ^= 1; /* the pid */
     tocsin_put_u64(ring + 152, tocsin_hash64(ring, 152, 0));
     scratch_write(ring_path, ring, count);
@@ -380,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_reading_goes_on_behind_a_damaged_block),
         cmocka_unit_test(test_other_files_are_refused),
         cmocka_unit_test(test_facts),
+        cmocka_unit_test(test_holes_in_the_dictionary_are_limited),
         cmocka_unit_test(test_ring_completes_the_file),
         cmocka_unit_test(test_rings_are_not_believed),
     };

@@ -1,6 +1,7 @@
 /* Runs as directories: run.json is checked, processes are found as they appear and keep their
  * place. */
 #include "trace_scratch.h"
+#include <sys/resource.h>
 
 static void expect_refused(const char *directory, tocsin_status expected, const char *word)
 {
@@ -90,6 +91,14 @@ static void test_processes_appear_and_keep_their_place(void **state)
     assert_int_equal(tocsin_trace_writer_close(second, NULL), TOCSIN_OK);
     assert_int_equal(scratch_next(trace)->values[0].as.integer, 1);
     assert_int_equal(scratch_next(tocsin_run_process(read, 2))->values[0].as.integer, 2);
+    /* The process goes on with its file. */
+    char other[SCRATCH_PATH_BYTES];
+    size_t count;
+    snprintf(other, sizeof other, "%s", tocsin_trace_path(trace));
+    uint8_t *whole = scratch_read(other, &count);
+    scratch_write(path, whole, count);
+    free(whole);
+    assert_int_equal(scratch_next(tocsin_run_process(read, 1))->values[0].as.integer, 1);
     tocsin_run_close(read);
 
     scratch_write(path, "something else", 14);
@@ -99,12 +108,43 @@ static void test_processes_appear_and_keep_their_place(void **state)
     scratch_free(&run);
 }
 
+/* DataLoader workers make a file each, in each epoch. */
+static void test_more_processes_than_open_files(void **state)
+{
+    (void)state;
+    enum { PROCESSES = 100, FILES = 40 };
+    scratch run = scratch_new();
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit few = {.rlim_cur = FILES, .rlim_max = before.rlim_max};
+    for (int i = 0; i < PROCESSES; ++i) {
+        tocsin_trace_writer *writer = scratch_writer(&run, 16 << 10, 0);
+        scratch_meta(writer, 0, i);
+        assert_int_equal(tocsin_trace_writer_close(writer, NULL), TOCSIN_OK);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int follow = 0; follow < 2; ++follow) {
+        tocsin_run *read;
+        assert_int_equal(tocsin_run_open(run.directory, follow, &read, NULL), TOCSIN_OK);
+        assert_int_equal(tocsin_run_process_count(read), PROCESSES);
+        for (size_t i = 0; i < PROCESSES; ++i) {
+            assert_non_null(scratch_next(tocsin_run_process(read, i)));
+            assert_null(scratch_next(tocsin_run_process(read, i)));
+            assert_null(scratch_next(tocsin_run_process(read, i)));
+        }
+        tocsin_run_close(read);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    scratch_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_no_run_is_refused),
         cmocka_unit_test(test_unknown_members_and_files_are_left_alone),
         cmocka_unit_test(test_processes_appear_and_keep_their_place),
+        cmocka_unit_test(test_more_processes_than_open_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
