@@ -19,23 +19,23 @@ typedef struct tocsin_finding {
     const char *code;      /* stable: "TOC001"; one per relation, see tocsin_code_find */
     const char *invariant; /* id */
     const char *relation;
-    const char *sentence;  /* the invariant in words */
-    const char *rendered;  /* the finding in words: what was expected, what was seen, where */
-    const char *entity;    /* "fc1.weight", "torch.optim.Optimizer.step" */
-    const char *site;      /* "train.py:31 in train" or "" */
-    int64_t step;          /* of the first occurrence; -1 when unknown */
+    const char *sentence; /* the invariant in words */
+    const char *rendered; /* the finding in words: what was expected, what was seen, where */
+    const char *entity;   /* "fc1.weight", "torch.optim.Optimizer.step" */
+    const char *site;     /* "train.py:31 in train" or "" */
+    int64_t step;         /* of the first occurrence; -1 when unknown */
     int64_t last_step;
-    int32_t rank;          /* of the first occurrence; -1: one process, or all */
+    int32_t rank; /* of the first occurrence; -1: one process, or all */
     int64_t pid;
     uint64_t occurrences;
-    double specificity;    /* larger: says more precisely what is wrong; findings are sorted by
-                              step, then by falling specificity */
+    double specificity; /* larger: says more precisely what is wrong; findings are sorted by
+                           step, then by falling specificity */
 } tocsin_finding;
 
 typedef struct tocsin_check_summary {
-    uint64_t holds;    /* invariants judged at least once and never violated */
+    uint64_t holds; /* invariants judged at least once and never violated */
     uint64_t violated;
-    uint64_t unknown;  /* never judged: their population or precondition did not occur */
+    uint64_t unknown; /* never judged: their population or precondition did not occur */
     uint64_t events;
     uint64_t instances;
     uint64_t corrupt_blocks;
@@ -54,8 +54,9 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_new(const tocsin_invar
                                                               const tocsin_checker_options *options,
                                                               tocsin_checker **checker,
                                                               tocsin_error *error);
-/* Evaluate everything that is in the run now and has not been evaluated yet. `*events` (nullable)
- * is how many new events there were. Call again to follow. A stalled process stalls only what needs
+/* Evaluate what is in the run now and has not been evaluated yet, up to a tenth of a second's work:
+ * the caller may have signals to see to. `*events` (nullable) is how many new events there were; 0:
+ * that was all for now. Call again for more, or to follow. A stalled process stalls only what needs
  * its events. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_advance(tocsin_checker *checker,
                                                                   tocsin_run *run, uint64_t *events,

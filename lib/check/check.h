@@ -10,6 +10,8 @@
 
 /* All violations of one invariant. Texts are owned. */
 typedef struct tocsin_violations {
+    const tocsin_vocabulary *vocabulary;
+    const tocsin_invariant *judged;
     tocsin_finding finding;  /* rendered anew when it is asked for after a change */
     tocsin_intern offenders; /* of the first step only: they name the place to look */
     char *seen;              /* what was seen at the first occurrence */
@@ -24,7 +26,8 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_violations_new(const tocsin_invariant_set
                                                       size_t index, const tocsin_instance *instance,
                                                       tocsin_violations **violations,
                                                       tocsin_error *error);
-/* Count one more violation. */
+/* Count one more violation. Of an earlier step it is the first occurrence from now on: processes
+ * are not always read in the order of their steps. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_violations_add(tocsin_violations *violations,
                                                       const tocsin_instance *instance,
                                                       tocsin_error *error);

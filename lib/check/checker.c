@@ -12,7 +12,8 @@
 #include <check/check.h>
 #include <stdlib.h>
 
-#define CHUNK_EVENTS 1024 /* of one process, before the others are looked at again */
+#define CHUNK_EVENTS   1024       /* of one process, before the others are looked at again */
+#define ADVANCE_EVENTS (1u << 16) /* before the caller is looked at again: some 0.1 s */
 
 typedef struct judgement {
     uint64_t judged;
@@ -72,12 +73,30 @@ static tocsin_status insert_finding(tocsin_checker *checker, tocsin_violations *
     return TOCSIN_OK;
 }
 
+/* Its first occurrence has changed. */
+static tocsin_status move_finding(tocsin_checker *checker, tocsin_violations *violations,
+                                  tocsin_error *error)
+{
+    size_t at = 0;
+    while (checker->findings.items[at] != violations)
+        ++at;
+    assert(at < checker->findings.count);
+    --checker->findings.count;
+    memmove(&checker->findings.items[at], &checker->findings.items[at + 1],
+            (checker->findings.count - at) * sizeof *checker->findings.items);
+    return insert_finding(checker, violations, error);
+}
+
 static tocsin_status violated(tocsin_checker *checker, size_t index,
                               const tocsin_instance *instance, tocsin_error *error)
 {
     judgement *verdict = &checker->verdicts[index];
-    if (verdict->violations != NULL)
-        return tocsin_violations_add(verdict->violations, instance, error);
+    if (verdict->violations != NULL) {
+        int64_t step = verdict->violations->finding.step;
+        TOCSIN_TRY(tocsin_violations_add(verdict->violations, instance, error));
+        bool earlier = verdict->violations->finding.step < step;
+        return earlier ? move_finding(checker, verdict->violations, error) : TOCSIN_OK;
+    }
     tocsin_violations *made;
     TOCSIN_TRY(
         tocsin_violations_new(checker->set, checker->vocabulary, index, instance, &made, error));
@@ -265,7 +284,7 @@ tocsin_status tocsin_checker_advance(tocsin_checker *checker, tocsin_run *run, u
         checker->more.items[i] = true;
     for (;;) {
         size_t process = tocsin_observer_laggard(checker->observer, checker->more.items, count);
-        if (process == count)
+        if (process == count || checker->events - before >= ADVANCE_EVENTS)
             break;
         TOCSIN_TRY(read_chunk(checker, tocsin_run_process(run, process), process, error));
     }

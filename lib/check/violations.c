@@ -4,14 +4,13 @@
 #include <assert.h>
 #include <check/check.h>
 
-/* Copy what was seen at the first occurrence. */
-static tocsin_status keep_seen(tocsin_violations *made, const tocsin_vocabulary *vocabulary,
-                               const tocsin_invariant *invariant, const tocsin_instance *instance,
+/* Copy what is seen at the first occurrence. */
+static tocsin_status keep_seen(tocsin_violations *violations, const tocsin_instance *instance,
                                tocsin_error *error)
 {
     const tocsin_evidence *evidence = &instance->evidence;
     tocsin_string seen = {0}, site = {0};
-    tocsin_instance_describe(vocabulary, instance, invariant->fact, &seen);
+    tocsin_instance_describe(violations->vocabulary, instance, violations->judged->fact, &seen);
     if (evidence->file[0] != 0)
         tocsin_string_printf(&site, "%s:%u", evidence->file, evidence->line);
     if (evidence->file[0] != 0 && evidence->function[0] != 0)
@@ -20,14 +19,31 @@ static tocsin_status keep_seen(tocsin_violations *made, const tocsin_vocabulary 
     if (status == TOCSIN_OK)
         status = tocsin_string_check(&site, error);
     if (status == TOCSIN_OK) {
-        made->seen = tocsin_copy_text(tocsin_string_text(&seen), seen.bytes);
-        made->site = tocsin_copy_text(tocsin_string_text(&site), site.bytes);
-        if (made->seen == NULL || made->site == NULL)
+        tocsin_free(violations->seen);
+        tocsin_free(violations->site);
+        violations->seen = tocsin_copy_text(tocsin_string_text(&seen), seen.bytes);
+        violations->site = tocsin_copy_text(tocsin_string_text(&site), site.bytes);
+        if (violations->seen == NULL || violations->site == NULL)
             status = tocsin_error_memory(error);
     }
     tocsin_string_free(&seen);
     tocsin_string_free(&site);
     return status;
+}
+
+/* This is the first occurrence. */
+static tocsin_status begin(tocsin_violations *violations, const tocsin_instance *instance,
+                           tocsin_error *error)
+{
+    const tocsin_evidence *evidence = &instance->evidence;
+    TOCSIN_TRY(keep_seen(violations, instance, error));
+    tocsin_intern_free(&violations->offenders);
+    violations->finding.entity = "";
+    violations->finding.site = violations->site;
+    violations->finding.step = evidence->step;
+    violations->finding.rank = evidence->rank;
+    violations->finding.pid = evidence->pid;
+    return TOCSIN_OK;
 }
 
 tocsin_status tocsin_violations_new(const tocsin_invariant_set *set,
@@ -36,17 +52,13 @@ tocsin_status tocsin_violations_new(const tocsin_invariant_set *set,
                                     tocsin_error *error)
 {
     const tocsin_invariant *invariant = tocsin_invariants_get(set, index);
-    const tocsin_evidence *evidence = &instance->evidence;
     tocsin_violations *made = tocsin_zalloc(1, sizeof *made);
     *violations = NULL;
     if (made == NULL)
         return tocsin_error_memory(error);
+    made->vocabulary = vocabulary;
+    made->judged = invariant;
     made->offenders.limit_count = TOCSIN_OFFENDERS_MAX;
-    tocsin_status status = keep_seen(made, vocabulary, invariant, instance, error);
-    if (status != TOCSIN_OK) {
-        tocsin_violations_free(made);
-        return status;
-    }
     made->finding = (tocsin_finding){
         .code = tocsin_relation_code(tocsin_population_relation(vocabulary, invariant->population)),
         .invariant = tocsin_invariant_id(set, index),
@@ -54,13 +66,9 @@ tocsin_status tocsin_violations_new(const tocsin_invariant_set *set,
         .sentence = tocsin_invariant_sentence(set, index),
         .rendered = "",
         .entity = "",
-        .site = made->site,
-        .step = evidence->step,
-        .last_step = evidence->step,
-        .rank = evidence->rank,
-        .pid = evidence->pid,
+        .last_step = -1,
         .specificity = tocsin_invariant_specificity(vocabulary, invariant)};
-    status = tocsin_violations_add(made, instance, error);
+    tocsin_status status = tocsin_violations_add(made, instance, error);
     if (status == TOCSIN_OK)
         *violations = made;
     else
@@ -73,6 +81,8 @@ tocsin_status tocsin_violations_add(tocsin_violations *violations, const tocsin_
 {
     const tocsin_evidence *evidence = &instance->evidence;
     tocsin_finding *finding = &violations->finding;
+    if (finding->occurrences == 0 || evidence->step < finding->step)
+        TOCSIN_TRY(begin(violations, instance, error));
     ++finding->occurrences;
     if (evidence->step > finding->last_step)
         finding->last_step = evidence->step;

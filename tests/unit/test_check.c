@@ -290,6 +290,45 @@ static void test_processes_that_died(void **state)
     check_free(check);
 }
 
+/* Rank 0 is read to its end before rank 1 writes: what rank 1 did earlier was still the first. */
+static void test_the_first_occurrence_is_of_the_earliest_step(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    check_start(check, true);
+    for (int rank = 0; rank < 2; ++rank) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            fake_process process;
+            start_process(check, &process);
+            meta_int(&process, "rank", rank);
+            for (int i = 1; i <= 6; ++i) {
+                process.parameters[rank].stuck = i == 5 - 2 * rank;
+                dropout(&process, i == 4 && rank == 0 ? 0.25 : 0.5);
+                train(&process, (fake_step){.stage = NULL});
+            }
+            end_process(&process);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        check_advance(check);
+        assert_int_equal(tocsin_checker_finding_count(check->checker), 2);
+        assert_int_equal(tocsin_checker_finding(check->checker, 0)->step, rank == 0 ? 4 : 3);
+    }
+    assert_int_equal(tocsin_checker_finish(check->checker, NULL), TOCSIN_OK);
+    const tocsin_finding *first = tocsin_checker_finding(check->checker, 0);
+    assert_string_equal(first->rendered, "fc2.weight: data did not change");
+    assert_string_equal(first->entity, "fc2.weight");
+    assert_int_equal(first->rank, 1);
+    assert_int_equal(first->last_step, 5);
+    assert_int_equal(first->occurrences, 2);
+    assert_string_equal(tocsin_checker_finding(check->checker, 1)->relation, "APIArg");
+    check_free(check);
+}
+
 /* ---- following, damage --------------------------------------------------------------------- */
 
 static void test_following(void **state)
@@ -312,6 +351,28 @@ static void test_following(void **state)
     assert_int_equal(check_advance(check), 0);
     end_process(&process);
     check_advance(check);
+    assert_int_equal(tocsin_checker_finish(check->checker, NULL), TOCSIN_OK);
+    check_free(check);
+}
+
+/* The caller is asked in between, however much there is to read. */
+static void test_a_backlog_is_read_in_parts(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    fake_process process;
+    start_process(check, &process);
+    enum { CALLS = 60000 };
+    for (int i = 0; i < CALLS; ++i)
+        dropout(&process, 0.5);
+    end_process(&process);
+    check_start(check, false);
+    uint64_t total = 0;
+    unsigned parts = 0;
+    for (uint64_t events; (events = check_advance(check)) > 0; ++parts)
+        total += events;
+    assert_true(total >= 2 * CALLS);
+    assert_in_range(parts, 2, 8);
     assert_int_equal(tocsin_checker_finish(check->checker, NULL), TOCSIN_OK);
     check_free(check);
 }
@@ -371,7 +432,9 @@ int main(void)
         cmocka_unit_test(test_ranks_that_agree),
         cmocka_unit_test(test_ranks_that_drift),
         cmocka_unit_test(test_processes_that_died),
+        cmocka_unit_test(test_the_first_occurrence_is_of_the_earliest_step),
         cmocka_unit_test(test_following),
+        cmocka_unit_test(test_a_backlog_is_read_in_parts),
         cmocka_unit_test(test_a_damaged_block_is_passed_over),
         cmocka_unit_test(test_nothing_to_check),
     };
