@@ -254,7 +254,8 @@ static void the_micro_step_stays_context(void **state)
     about(bench,
           (tocsin_population_key){.kind = TOCSIN_POPULATION_REPEATED_CALL,
                                   .role = TOCSIN_ROLE_BACKWARD},
-          (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_FOLLOWS, .role = TOCSIN_ROLE_ZERO_GRAD});
+          (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_FOLLOWS,
+                            .role = TOCSIN_ROLE_OPTIMIZER_STEP});
     holds(bench, 0, "meta.first_micro=True");
     holds(bench, 1, "meta.first_micro=True");
     assert_string_equal(learned(bench, 2), "meta.first_micro=true");
