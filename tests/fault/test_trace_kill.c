@@ -132,11 +132,15 @@ static void kill_once(unsigned *random, int64_t *events)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     while (kill(child, 0) == 0) { /* the grandchild is not ours to wait for */
         char path[64], state = 0;
+        long threads = 0;
         snprintf(path, sizeof path, "/proc/%d/stat", child);
         FILE *stat = fopen(path, "r");
         if (!stat)
             break;
-        if (fscanf(stat, "%*d %*s %c", &state) == 1 && state == 'Z') {
+        if (fscanf(stat,
+                   "%*d %*s %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+                   &state, &threads) == 2 &&
+            state == 'Z' && threads <= 1) {
             fclose(stat);
             break;
         }
