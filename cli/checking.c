@@ -62,10 +62,7 @@ int cli_checking_advance(cli_checking *checking, uint64_t *events)
 {
     assert(checking && checking->checker && events);
     tocsin_error error;
-    tocsin_status status = tocsin_run_refresh(checking->run, &error);
-    if (status == TOCSIN_OK) {
-        status = tocsin_checker_advance(checking->checker, checking->run, events, &error);
-    }
+    tocsin_status status = tocsin_checker_advance(checking->checker, checking->run, events, &error);
     return status == TOCSIN_OK ? CLI_HOLDS : cli_fail(&error);
 }
 
@@ -126,7 +123,7 @@ int cli_checking_report(const cli_checking *checking, tocsin_report_format forma
     if (tocsin_report_collect(checking->checker, checking->name, &report, &error) != TOCSIN_OK) {
         return cli_fail(&error);
     }
-    report.partial = partial;
+    report.partial = partial || cli_checking_is_live(checking);
     int exit_code = CLI_HOLDS;
     if (tocsin_report_print(&report, format, all, cli_colour(stream), stream, &error) !=
         TOCSIN_OK) {

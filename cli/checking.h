@@ -20,13 +20,14 @@ typedef struct cli_checking {
 int cli_checking_load(cli_checking *checking, const cli_texts *files);
 /* Open the recording in `directory`, shown as `name`. */
 int cli_checking_open(cli_checking *checking, const char *directory, const char *name, bool follow);
-/* Check what is there now; *events counts what was new. */
+/* Check what is there now, or a part of it; *events counts what was new, 0: there is no more. */
 int cli_checking_advance(cli_checking *checking, uint64_t *events);
 /* Does a process that writes this run still live? */
 bool cli_checking_is_live(const cli_checking *checking);
 /* Close open windows. */
 int cli_checking_finish(cli_checking *checking);
-/* Print the report and return the verdict's exit code, or an error's. */
+/* Print the report and return the verdict's exit code, or an error's. It is partial, too, when the
+ * run is still live. */
 int cli_checking_report(const cli_checking *checking, tocsin_report_format format, bool all,
                         bool partial, FILE *stream);
 void cli_checking_close(cli_checking *checking);

@@ -9,10 +9,10 @@
  * process of a launcher may still be starting. */
 #define QUIET_ROUNDS_MAX 20
 
-/* Wait a little; was it ended by Ctrl-C or SIGTERM? Both are blocked while following. */
-static bool wait_or_stopped(const sigset_t *stops)
+/* Wait; was it ended by Ctrl-C or SIGTERM? Both are blocked while following. */
+static bool wait_or_stopped(const sigset_t *stops, long wait_ms)
 {
-    struct timespec timeout = {0, POLL_MS * 1000000L};
+    struct timespec timeout = {0, wait_ms * 1000000L};
     return sigtimedwait(stops, NULL, &timeout) > 0;
 }
 
@@ -33,7 +33,7 @@ static int follow(cli_checking *checking, bool *stopped)
         bool live = cli_checking_is_live(checking);
         result = cli_checking_advance(checking, &events);
         quiet = live || events > 0 ? 0 : quiet + 1;
-        *stopped = wait_or_stopped(&stops);
+        *stopped = wait_or_stopped(&stops, events > 0 ? 0 : POLL_MS);
     }
     sigprocmask(SIG_SETMASK, &mask, NULL);
     return result;

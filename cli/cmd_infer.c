@@ -2,7 +2,9 @@
 #include "cli.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <string.h>
 #include <tocsin/infer.h>
 #include <unistd.h>
@@ -48,6 +50,16 @@ typedef struct infer_command {
     uint64_t threads;
 } infer_command;
 
+/* Can a file be made under this name? */
+static bool can_create(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int length = slash ? (int)(slash - path) + 1 : 0;
+    snprintf(folder, sizeof folder, "%.*s.", length, path);
+    return access(folder, W_OK | X_OK) == 0;
+}
+
 /* Is the command complete, and may the output be written? Found out before the work is done. */
 static int validate(const infer_command *command)
 {
@@ -59,9 +71,14 @@ static int validate(const infer_command *command)
         return CLI_INPUT;
     }
     bool to_stdout = strcmp(command->output, "-") == 0;
-    if (!to_stdout && !command->force && access(command->output, F_OK) == 0) {
+    bool exists = !to_stdout && access(command->output, F_OK) == 0;
+    if (exists && !command->force) {
         cli_error("%s exists already", command->output);
         cli_hint("choose another name with -o, or add --force to replace it");
+        return CLI_INPUT;
+    }
+    if (!to_stdout && !exists && !can_create(command->output)) {
+        cli_error("cannot create: %s, %s", strerror(errno), command->output);
         return CLI_INPUT;
     }
     if (to_stdout && command->explains) {

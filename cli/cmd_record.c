@@ -23,9 +23,7 @@ static int summarise(const cli_recording *recording)
     tocsin_run_close(run);
 
     if (process_count == 0) {
-        cli_note(
-            "nothing was recorded: no Python of the command imported torch under the recorder");
-        cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
+        cli_recording_explain_nothing();
         return CLI_HOLDS;
     }
     char size[CLI_NUMBER_BYTES];

@@ -15,7 +15,7 @@
 #define POLL_MS  50
 #define NICENESS 10
 /* After the job's end its processes may still be closing their files. */
-#define LINGER_ROUNDS_MAX 40
+#define LINGER_NS 2000000000U
 
 typedef struct run_options {
     cli_recording_options recording;
@@ -54,62 +54,51 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
     return cli_recording_start(recording); /* discards by itself */
 }
 
-/* Check while the job runs. When checking fails the job still runs to its end. */
+/* Check while the job runs. When checking fails the job still runs to its end. Afterwards what was
+ * written is read to its end, but a process that outlives the job is not followed for long. */
 static int watch(cli_recording *recording, cli_checking *checking)
 {
     int result = CLI_HOLDS;
     uint64_t events = 0;
 
     setpriority(PRIO_PROCESS, 0, NICENESS); /* best effort */
-    while (!cli_launch_wait(&recording->job, result == CLI_HOLDS ? POLL_MS : -1)) {
+    while (!cli_launch_wait(&recording->job, result != CLI_HOLDS ? -1 : events > 0 ? 0 : POLL_MS)) {
         result = cli_checking_advance(checking, &events);
     }
-    for (unsigned idle = 0; result == CLI_HOLDS && idle < LINGER_ROUNDS_MAX;) {
+    uint64_t deadline_ns = cli_clock_ns() + LINGER_NS;
+    for (bool live = true; result == CLI_HOLDS && (live || events > 0);) {
         /* Asked before reading: what a process wrote before it ended is read after it ended. */
-        bool live = cli_checking_is_live(checking);
+        live = cli_checking_is_live(checking);
         result = cli_checking_advance(checking, &events);
-        if (events > 0) {
-            continue;
-        }
-        if (!live) {
+        if (live && cli_clock_ns() > deadline_ns) {
             break;
         }
-        struct timespec pause = {0, POLL_MS * 1000000L};
-        nanosleep(&pause, NULL);
-        idle++;
+        if (live && events == 0) {
+            struct timespec pause = {0, POLL_MS * 1000000L};
+            nanosleep(&pause, NULL);
+        }
     }
     return result == CLI_HOLDS ? cli_checking_finish(checking) : result;
 }
 
 static int report(const run_options *options, const cli_checking *checking)
 {
-    FILE *stream = options->format == TOCSIN_REPORT_JSON ? stdout : stderr;
     bool is_file = options->report_path && strcmp(options->report_path, "-") != 0;
-    if (is_file) {
-        stream = fopen(options->report_path, "we");
-        if (!stream) {
-            cli_error("cannot write %s: %s", options->report_path, strerror(errno));
-            return CLI_INPUT;
-        }
-    } else if (options->report_path) {
-        stream = stdout;
-    }
-    int exit_code = cli_checking_report(checking, (tocsin_report_format)options->format,
-                                        options->all, false, stream);
-    if (is_file && fclose(stream) != 0) {
-        cli_error("cannot write %s: %s", options->report_path, strerror(errno));
-        return CLI_INPUT;
-    }
-    return exit_code;
-}
+    bool to_stdout = options->report_path ? !is_file : options->format == TOCSIN_REPORT_JSON;
+    FILE *stream = to_stdout ? stdout : stderr;
+    FILE *file = is_file ? fopen(options->report_path, "we") : NULL;
+    int failure = is_file && !file ? errno : 0;
 
-static void note_nothing_recorded(const cli_checking *checking)
-{
-    if (tocsin_run_process_count(checking->run) == 0) {
-        cli_note(
-            "nothing was recorded: no Python of the command imported torch under the recorder");
-        cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
+    /* A report that its file does not take is not lost: it goes to stderr. */
+    int exit_code = cli_checking_report(checking, (tocsin_report_format)options->format,
+                                        options->all, false, file ? file : stream);
+    if (file && fclose(file) != 0) {
+        failure = errno;
     }
+    if (failure) {
+        cli_error("cannot write %s: %s", options->report_path, strerror(failure));
+    }
+    return failure && exit_code != CLI_FINDING ? CLI_INPUT : exit_code;
 }
 
 /* The job's own status comes first; a finding shows in it only on request. */
@@ -138,7 +127,9 @@ static int run_watched(const run_options *options, char *const *command)
     }
     if (!options->recording.quiet) {
         cli_recording_explain_exit(&recording);
-        note_nothing_recorded(&checking);
+        if (tocsin_run_process_count(checking.run) == 0) {
+            cli_recording_explain_nothing();
+        }
     }
     if (check_exit == CLI_HOLDS) {
         check_exit = report(options, &checking);

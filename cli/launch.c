@@ -104,8 +104,9 @@ static void watched_signals(sigset_t *set)
 }
 
 /* In the child: never returns; a failure to execute is reported through the pipe. */
-static _Noreturn void become(char *const *command, const cli_launch_variable *variables,
-                             size_t variable_count, const sigset_t *mask, int report_fd)
+static _Noreturn void become(const cli_launch *job, char *const *command,
+                             const cli_launch_variable *variables, size_t variable_count,
+                             int report_fd)
 {
     int failure = 0;
     for (size_t i = 0; i < variable_count && !failure; i++) {
@@ -114,7 +115,8 @@ static _Noreturn void become(char *const *command, const cli_launch_variable *va
         failure = refused ? errno : 0;
     }
     if (!failure) {
-        sigprocmask(SIG_SETMASK, mask, NULL);
+        sigaction(SIGCHLD, &job->on_child, NULL);
+        sigprocmask(SIG_SETMASK, &job->mask, NULL);
         execvp(command[0], command);
         failure = errno;
     }
@@ -140,6 +142,8 @@ tocsin_status cli_launch_start(cli_launch *job, char *const *command,
 {
     assert(job && command && command[0]);
     assert(variables || variable_count == 0);
+    /* Where SIGCHLD is ignored, the kernel throws the status of children away. */
+    const struct sigaction keep_status = {.sa_handler = SIG_DFL};
     sigset_t watched;
     int report[2];
 
@@ -149,9 +153,10 @@ tocsin_status cli_launch_start(cli_launch *job, char *const *command,
     }
     watched_signals(&watched);
     sigprocmask(SIG_BLOCK, &watched, &job->mask);
+    sigaction(SIGCHLD, &keep_status, &job->on_child);
     job->pid = fork();
     if (job->pid == 0) {
-        become(command, variables, variable_count, &job->mask, report[1]);
+        become(job, command, variables, variable_count, report[1]);
     }
     int failure = job->pid < 0 ? errno : 0;
     close(report[1]);
@@ -167,6 +172,7 @@ tocsin_status cli_launch_start(cli_launch *job, char *const *command,
         return tocsin_error_at(error, failure == ENOENT ? TOCSIN_E_NOT_FOUND : TOCSIN_E_IO,
                                command[0], -1, "cannot execute: %s", strerror(failure));
     }
+    signal(SIGPIPE, SIG_IGN);
     return TOCSIN_OK;
 }
 
@@ -218,5 +224,6 @@ void cli_launch_end(cli_launch *job)
     while (sigtimedwait(&watched, NULL, &now) > 0) {
         /* A Ctrl-C that was meant for the job and came as it ended must not end us. */
     }
+    sigaction(SIGCHLD, &job->on_child, NULL);
     sigprocmask(SIG_SETMASK, &job->mask, NULL);
 }

@@ -16,8 +16,9 @@ typedef struct cli_launch_variable {
 typedef struct cli_launch {
     pid_t pid;
     bool ended;
-    int exit_code; /* once ended: the child's own, or 128 + signal */
-    sigset_t mask; /* the caller's, restored by cli_launch_end */
+    int exit_code;             /* once ended: the child's own, or 128 + signal */
+    sigset_t mask;             /* the caller's, restored by cli_launch_end */
+    struct sigaction on_child; /* likewise */
 } cli_launch;
 
 /* Check what can be checked before anything is created: is there such a program, and when it is
@@ -26,8 +27,9 @@ TOCSIN_MUST_CHECK tocsin_status cli_launch_check(char *const *command, tocsin_er
 
 /* Start `command` (NULL-terminated, found in PATH) in our process group with these variables. From
  * here to cli_launch_end the signals INT, TERM, HUP and CHLD are blocked here; cli_launch_wait
- * handles them. Errors: E_NOT_FOUND, E_IO: the program could not be executed, cli_launch_end is not
- * due. */
+ * handles them. From here to our end PIPE is ignored: a reader of our messages who goes away must
+ * not cost the job's status. Errors: E_NOT_FOUND, E_IO: the program could not be executed,
+ * cli_launch_end is not due. */
 TOCSIN_MUST_CHECK tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                                  const cli_launch_variable *variables,
                                                  size_t variable_count, tocsin_error *error);

@@ -107,8 +107,8 @@ static int inspect(const char *path, bool *is_empty, bool *is_run)
 
 static int reuse_directory(const char *path, bool force)
 {
-    bool is_empty;
-    bool is_run;
+    bool is_empty = false;
+    bool is_run = false;
     int result = inspect(path, &is_empty, &is_run);
     if (result != CLI_HOLDS || is_empty) {
         return result;
@@ -198,7 +198,14 @@ int cli_recording_prepare(cli_recording *recording, const cli_recording_options 
     description->started = (int64_t)time(NULL);
 
     int result = make_directory(recording);
-    return result == CLI_HOLDS ? write_description(recording) : result;
+    if (result != CLI_HOLDS) {
+        return result;
+    }
+    result = write_description(recording);
+    if (result != CLI_HOLDS) {
+        cli_recording_discard(recording);
+    }
+    return result;
 }
 
 void cli_recording_discard(cli_recording *recording)
@@ -327,4 +334,10 @@ void cli_recording_explain_exit(const cli_recording *recording)
     } else if (code != 0 && code <= CLI_SIGNAL) {
         cli_note("the command ended with exit status %d", code);
     }
+}
+
+void cli_recording_explain_nothing(void)
+{
+    cli_note("nothing was recorded: no Python of the command imported torch under the recorder");
+    cli_hint("the command must end in a Python that does not ignore its environment (-E, -I)");
 }

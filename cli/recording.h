@@ -47,5 +47,7 @@ void cli_recording_discard(cli_recording *recording);
 int cli_recording_finish(cli_recording *recording);
 /* One line about how the job ended, unless it succeeded or was interrupted. */
 void cli_recording_explain_exit(const cli_recording *recording);
+/* For a run without any process. */
+void cli_recording_explain_nothing(void);
 
 #endif

@@ -56,13 +56,17 @@ bool cli_traces_tell_damage(const tocsin_trace *trace)
         cli_error("damaged: %s block%s skipped, %s", cli_count(facts.corrupt_blocks, number),
                   facts.corrupt_blocks == 1 ? "" : "s", tocsin_trace_path(trace));
     }
+    if (facts.lost > 0) {
+        cli_error("incomplete: %s event%s could not be written, %s", cli_count(facts.lost, number),
+                  facts.lost == 1 ? "" : "s", tocsin_trace_path(trace));
+    }
     /* A killed process may leave a part of a block, which its ring has in full. */
     bool is_cut = facts.trailing_bytes > 0 && facts.recovered_bytes == 0 && !facts.alive;
     if (is_cut) {
         cli_error("cut off: %s after the last whole block, %s",
                   cli_bytes(facts.trailing_bytes, number), tocsin_trace_path(trace));
     }
-    return facts.corrupt_blocks > 0 || is_cut;
+    return facts.corrupt_blocks > 0 || facts.lost > 0 || is_cut;
 }
 
 void cli_traces_close(cli_traces *traces)

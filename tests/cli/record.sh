@@ -27,6 +27,9 @@ expect 3 tocsin infer run -o inv.jsonl <<'END'
 ! hint: tocsin info run
 END
 check "no invariants were written" test ! -e inv.jsonl
+expect 2 tocsin infer run -o no/such/inv.jsonl <<'END'
+! tocsin: error: cannot create: No such file or directory, no/such/inv.jsonl
+END
 
 # Nothing is overwritten unless asked.
 expect 2 tocsin record -o run -- echo again <<'END'
@@ -129,4 +132,31 @@ kill -TERM "$!"
 wait "$!"
 check "the command's own answer to SIGTERM" test "$?" = 5
 check "the end is recorded" grep -q '"exit":5' signalled/run.json
+
+# A parent that ignores SIGCHLD would have the kernel throw the status away; a reader of the
+# messages that has gone must not cost it either.
+cat >careless.py <<'END'
+import os
+import signal
+import sys
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])
+END
+timeout 20 "$PYTHON" careless.py "$TOCSIN" record -q -o careless -- "$PYTHON" -c '
+import signal
+raise SystemExit(3 if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN else 4)'
+check "the status under a careless parent" test "$?" = 3
+{
+    "$TOCSIN" record -o unheard -- bash -c 'sleep 0.5; exit 6'
+    echo "$?" >unheard/status
+} 2>&1 | true
+check "the status without a reader" test "$(cat unheard/status)" = 6
+
+# A report that its file does not take goes to stderr.
+echo '{"format":"tocsin-invariants","version":1}' >inv.jsonl
+expect 2 tocsin run -q -i inv.jsonl -o reported -r no/such/report -- true <<'END'
+! UNKNOWN: reported: 0 violated, 0 hold, 0 unknown
+! tocsin: error: cannot write no/such/report: No such file or directory
+END
 finish
