@@ -44,6 +44,14 @@ def fails(value):
     raise ValueError(value)
 
 
+def outer():
+    return 1
+
+
+def inner():
+    return 2
+
+
 def caller_name():
     return sys._getframe(1).f_code.co_name
 
@@ -652,3 +660,24 @@ def test_original(hook):
     assert _core.original(function).__defaults__ == (5,)
     assert _core.original(len) is len
     assert _core.original(plain) is plain
+
+
+@pytest.mark.skipif(not ON_3_11, reason="hooking runs Python code on 3.11 only")
+def test_hooking_while_hooking(monkeypatch):
+    """Another thread may hook while the first is still making its gate."""
+    from tocsin import gate
+
+    made, make_body = [], gate.make_body
+
+    def make_body_slowly(function):
+        if function is outer:
+            made.append(_core.hook(inner, "inner", "", 0))
+        return make_body(function)
+
+    monkeypatch.setattr(gate, "make_body", make_body_slowly)
+    index = _core.hook(outer, "outer", "", 0)
+    names = {i: name for i, name, *_ in _core.hooks()}
+    assert names[index] == "outer" and names[made[0]] == "inner"
+    assert (outer(), inner()) == (1, 2)
+    _core.unhook(index)
+    _core.unhook(made[0])

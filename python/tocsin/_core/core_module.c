@@ -5,6 +5,10 @@
  */
 #include "hook_engine.h"
 
+#ifdef Py_GIL_DISABLED
+#error "the GIL is what keeps threads apart here: a free-threaded build needs locks first"
+#endif
+
 static int module_exec(PyObject *module)
 {
     if (tocsin_hook_module_exec(module) < 0 || tocsin_hook_code_module_exec(module) < 0 ||

@@ -293,7 +293,6 @@ static hook_entry *entry_new(PyObject *target, const char *name, tocsin_role rol
     Py_INCREF(target);
     entry->hook.target = target;
     entry->hook.name = copy;
-    entry->hook.index = registry.count;
     entry->hook.role = (uint16_t)role;
     entry->hook.flags = flags;
     if (entry_prepare(entry) < 0) {
@@ -301,6 +300,29 @@ static hook_entry *entry_new(PyObject *target, const char *name, tocsin_role rol
         return NULL;
     }
     return entry;
+}
+
+/* The entry of `target`, made and registered when there is none. Making one runs Python code, in
+ * which another thread may hook: nothing is reserved until that is done. */
+static hook_entry *entry_of(PyObject *target, const char *name, tocsin_role role, uint16_t flags)
+{
+    hook_entry *known = tocsin_hook_find(target);
+    if (known) {
+        return known;
+    }
+    hook_entry *made = entry_new(target, name, role, flags);
+    if (!made) {
+        return NULL;
+    }
+    known = tocsin_hook_find(target);
+    if (known || registry_reserve() < 0) {
+        entry_free(made);
+        return known;
+    }
+    made->hook.index = registry.count;
+    registry.entries[registry.count++] = made;
+    table_insert(made);
+    return made;
 }
 
 static PyObject *hook_callable(PyObject *module, PyObject *args)
@@ -316,16 +338,8 @@ static PyObject *hook_callable(PyObject *module, PyObject *args)
     if (role == TOCSIN_ROLE_NONE && *role_name) {
         return PyErr_Format(PyExc_ValueError, "no such role: %.100s", role_name);
     }
-    hook_entry *entry = tocsin_hook_find(target);
-    if (!entry) {
-        entry = registry_reserve() < 0 ? NULL : entry_new(target, name, role, flags);
-        if (!entry) {
-            return NULL;
-        }
-        registry.entries[registry.count++] = entry;
-        table_insert(entry);
-    }
-    if (entry_enable(entry) < 0) {
+    hook_entry *entry = entry_of(target, name, role, flags);
+    if (!entry || entry_enable(entry) < 0) {
         return NULL;
     }
     return PyLong_FromUnsignedLong(entry->hook.index);

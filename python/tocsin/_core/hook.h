@@ -32,11 +32,12 @@ typedef struct tocsin_hook {
                            tocsin_hook_forget_functions() */
     uint16_t role;      /* tocsin_role */
     uint16_t flags;
-    const char *name;    /* qualified public name, UTF-8: "torch.nn.functional.relu" */
-    PyObject *target;    /* the hooked object (strong) */
-    PyObject *arg_names; /* tuple of str: names of the positional parameters, then of the
-                            keyword-only ones; NULL when unknown (builtins) */
-    uint64_t observer;   /* free for the observer; starts as 0 */
+    const char *name;          /* qualified public name, UTF-8: "torch.nn.functional.relu" */
+    PyObject *target;          /* the hooked object (strong) */
+    PyObject *arg_names;       /* tuple of str: names of the positional parameters, then of the
+                                  keyword-only ones; NULL when unknown (builtins) */
+    uint32_t positional_count; /* how many of them may be given by position */
+    uint64_t observer;         /* free for the observer; starts as 0 */
 } tocsin_hook;
 
 /* The observer. Both functions are called with the GIL held and with the thread's re-entry flag

@@ -145,9 +145,14 @@ int tocsin_hook_function_check(hook_entry *entry)
     if (!names) {
         return -1;
     }
-    entry->hook.arg_names = PyTuple_GetSlice(names, 0, code->co_argcount + code->co_kwonlyargcount);
+    PyObject *arg_names = PyTuple_GetSlice(names, 0, code->co_argcount + code->co_kwonlyargcount);
     Py_DECREF(names);
-    return entry->hook.arg_names ? 0 : -1;
+    if (!arg_names) {
+        return -1;
+    }
+    Py_XSETREF(entry->hook.arg_names, arg_names); /* hooked again, maybe with other code */
+    entry->hook.positional_count = (uint32_t)code->co_argcount;
+    return 0;
 }
 
 int tocsin_hook_function_prepare(hook_entry *entry)
