@@ -166,7 +166,7 @@ TOCSIN_API void tocsin_recorder_user_stage(tocsin_recorder *recorder, const char
 TOCSIN_API void tocsin_recorder_add_cost(tocsin_recorder *recorder, uint64_t cost_ns);
 
 typedef struct tocsin_recorder_summary {
-    int64_t steps;
+    int64_t steps;    /* completed in this process: a forked child does not count its parent's */
     uint64_t cost_ns; /* inside the recorder, as far as _add_cost was told */
     /* From the end of the first step, which finds and names everything, to the end of the last. */
     uint64_t measured_steps;

@@ -468,7 +468,7 @@ void tocsin_recorder_add_cost(tocsin_recorder *recorder, uint64_t cost_ns)
 
 void tocsin_recorder_summarize(const tocsin_recorder *recorder, tocsin_recorder_summary *summary)
 {
-    *summary = (tocsin_recorder_summary){.steps = recorder->step,
+    *summary = (tocsin_recorder_summary){.steps = (int64_t)recorder->steps_seen,
                                          .cost_ns = recorder->cost_ns,
                                          .digested_bytes = recorder->digested_bytes,
                                          .has_file = recorder->writer != NULL};
