@@ -25,6 +25,8 @@ static uint64_t hash_arguments(const tocsin_frame *frame, const tocsin_event *ev
     for (uint32_t i = 0; i < event->value_count; ++i) {
         const tocsin_value *value = &event->values[i];
         uint64_t part = 0;
+        if (value->kind == TOCSIN_VALUE_STRING && value->as.text == 0)
+            return 0; /* one string too many for the recorder: it may be any */
         if (value->kind == TOCSIN_VALUE_INT)
             part = tocsin_mix64((uint64_t)value->as.integer) | 1;
         else if (value->kind == TOCSIN_VALUE_STRING || value->kind == TOCSIN_VALUE_MODULE)
