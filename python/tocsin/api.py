@@ -1,6 +1,7 @@
 """What a training script may tell the recorder. Nothing happens when it is not recorded."""
 
 import sys
+import warnings
 
 
 def _recording():
@@ -26,4 +27,7 @@ def set_meta(key: str, value: bool | int | float | str) -> None:
     """A fact about the process from here on, which invariants may be conditioned on."""
     core = _recording()
     if core is not None:
-        core.recorder_meta(key, value)
+        try:
+            core.recorder_meta(key, value)
+        except ValueError as error:  # too many keys: no reason to end a job
+            warnings.warn(f"tocsin: {error}", stacklevel=2)

@@ -62,4 +62,5 @@ def _stop(error: Exception) -> None:
     core = sys.modules.get("tocsin._core")
     if core is not None:
         core.pause()
-    print(f"tocsin: error: not recording: {type(error).__name__}: {error}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"tocsin: error: not recording: {type(error).__name__}: {error}", file=sys.stderr)

@@ -9,7 +9,6 @@ the machinery of __torch_function__, torch.compile, torch.fx, torch.jit and torc
 """
 
 import functools
-import inspect
 import sys
 import types
 import weakref
@@ -197,24 +196,27 @@ def tracer_targets(torch) -> Iterator[Target]:
 def package_targets(module: types.ModuleType) -> Iterator[Target]:
     """The public functions of a user's module and the public methods of its classes."""
     for name, value in list(vars(module).items()):
-        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+        kind = type(value)  # not isinstance(), which asks a proxy what it pretends to be
+        is_class = issubclass(kind, type)
+        if name.startswith("_") or not (is_class or kind is types.FunctionType):
             continue
-        if isinstance(value, types.FunctionType):
-            yield Target(value, f"{module.__name__}.{name}", "user")
-        elif inspect.isclass(value):
+        if value.__module__ != module.__name__:
+            continue
+        if is_class:
             yield from _methods(value, f"{module.__name__}.{name}")
+        else:
+            yield Target(value, f"{module.__name__}.{name}", "user")
 
 
 def _methods(cls: type, prefix: str) -> Iterator[Target]:
     for name, value in list(vars(cls).items()):
         if name.startswith("_"):
             continue
-        if isinstance(value, (staticmethod, classmethod)):
-            flags = _METHOD if isinstance(value, classmethod) else _core.ARGUMENTS
+        flags = _METHOD
+        if issubclass(type(value), (staticmethod, classmethod)):
+            flags = _core.ARGUMENTS if issubclass(type(value), staticmethod) else _METHOD
             value = value.__func__
-        else:
-            flags = _METHOD
-        if isinstance(value, types.FunctionType):
+        if type(value) is types.FunctionType:
             yield Target(value, f"{prefix}.{name}", "user", flags)
 
 
@@ -247,8 +249,10 @@ def hook(targets: Iterable[Target]) -> int:
         try:
             _core.hook(*target)
             count += 1
-        except TypeError:
-            pass  # a generator, or a C function of a convention that the interpreter calls itself
+        except (TypeError, RuntimeError, MemoryError):
+            # A generator, or a C function of a convention that the interpreter calls itself; or too
+            # many, and this may be the definition of a class of the user's.
+            pass
     return count
 
 

@@ -17,7 +17,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _warn(error: object) -> None:
-    print(f"tocsin: error: not recording: {error}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"tocsin: error: not recording: {error}", file=sys.stderr)
 
 
 def _has_extension(root: str) -> bool:
@@ -88,6 +89,10 @@ class ImportWatch:
             original(module)
             self.imported(module)
 
+        # Its frame counts as one of importlib's, which warnings and tracebacks leave out: a warning
+        # with stacklevel=2 at import is about the line that imports.
+        hidden = "<frozen importlib._bootstrap_external>"
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=hidden)
         loader.exec_module = exec_module
 
     def imported(self, module) -> None:
