@@ -13,6 +13,7 @@ from tocsin import _core, distributed, layout, targets, variables
 
 _directory = ""
 _rank = 0  # the last one seen: the process group may be gone at the end
+_complained = False
 
 
 def _autocast_dtype():
@@ -32,11 +33,14 @@ def _internal_prefixes():
 
 
 def _resolve(roots, optimizers, final):
+    global _complained
     _place()
     try:
         return variables.resolve(roots, optimizers, final)
     except Exception as error:
-        variables.report_failure(error)
+        if not _complained:  # it is tried again at each change
+            _say(f"tocsin: warning: variables are not tracked: {error!r}")
+        _complained = True
         raise
 
 
@@ -133,8 +137,8 @@ def _say(text):
     if sys.stderr is not None:
         try:
             print(text, file=sys.stderr)
-        except (OSError, ValueError):
-            pass
+        except Exception:
+            pass  # closed, or an object of the user's
 
 
 def stop():

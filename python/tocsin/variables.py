@@ -5,8 +5,9 @@ Called by the extension when the set of parameters has changed, which is rare. R
 modules and optimizers only; runs no operation and keeps no strong reference.
 """
 
-import sys
 import weakref
+
+from tocsin import _core
 
 # tocsin/event.h: tocsin_variable_kind and tocsin_state.flags
 PARAMETER, BUFFER = 1, 2
@@ -167,15 +168,8 @@ def _held(optimizers, by_id):
 
 
 def _storage_key(tensor):
-    """What two names of one tensor have in common; None when it has no memory of its own."""
-    plain = type(tensor).__qualname__ in ("Parameter", "Tensor")  # not lazy, sharded or fake
-    try:
-        address = tensor.data_ptr() if plain else 0
-    except RuntimeError:  # a stand-in of torch.func, put in a parameter's place
-        address = 0
-    if not address:
-        return ("id", id(tensor))
-    return (address, tuple(tensor.shape), tensor.stride(), tensor.dtype)
+    """What two names of one tensor have in common. Torch is not asked: a mode would see it."""
+    return _core.tensor_memory(tensor) or id(tensor)
 
 
 def _tie(variables):
@@ -212,7 +206,3 @@ def resolve(roots, optimizers, final):
     seen = set()
     modules = [m for m in modules if not (id(m[0]) in seen or seen.add(id(m[0])))]
     return [variable.as_tuple() for variable in variables], modules
-
-
-def report_failure(error):
-    print(f"tocsin: warning: variables are not tracked: {error!r}", file=sys.stderr)

@@ -35,5 +35,6 @@ def test_a_compiled_model():
     process = result.process
     assert process.variables() == ["first.bias", "first.weight", "second.bias", "second.weight"]
     assert process.meta("step") == [0, 1, 2, 3, 4]
+    assert process.meta("stage") == ["init", "training"]
     steps = process.at_role("optimizer.step", "exit", variable="first.weight")
     assert len({group[0]["polynomial"] for group in steps}) == 4

@@ -205,3 +205,65 @@ def test_a_fork_inside_an_observed_call():
         assert {e["call"] for e in process.events if e["kind"] == "exit"} <= entered
         assert process.calls("torch.relu") and process.calls("torch.ones")[-1]["depth"] == 0
     assert len(result.files) == 2
+
+
+def test_one_line_of_account_though_workers_start_after_steps():
+    result = recorded(
+        """
+        from torch import nn
+        from torch.utils.data import DataLoader, Dataset
+        class Numbers(Dataset):
+            def __len__(self): return 4
+            def __getitem__(self, index): return torch.full((2,), float(index))
+        layer = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        for epoch in range(2):
+            for batch in DataLoader(Numbers(), batch_size=2, num_workers=2):
+                layer(batch).sum().backward()
+                optimizer.step()
+        """
+    )
+    assert len(result.files) == 5
+    assert result.stderr.count("steps recorded") == 1 and "tocsin: 4 steps" in result.stderr
+
+
+def test_handlers_of_a_fork_may_call_torch():
+    """Handlers that were registered before torch was imported run before ours in the child."""
+    script = Script(TRAIN)
+    script.path.write_text(
+        "import os\n"
+        "os.register_at_fork(after_in_child=lambda: torch.relu(torch.ones(2)))\n"
+        + script.path.read_text()
+        + "child = os.fork()\n"
+        + "if child == 0:\n"
+        + "    torch.ones(3)\n"
+        + "    os._exit(0)\n"
+        + "sys.exit(os.waitpid(child, 0)[1])\n"
+    )
+    result = script.recorded()
+    assert result.returncode == 0, result.stderr
+    by_size = {len(p.calls("torch.ones")): p for p in result.processes()}
+    assert sorted(by_size) == [0, 1] and not by_size[1].calls("torch.relu")
+
+
+def test_what_a_signal_handler_raises_is_not_lost():
+    """The handler runs while our own Python code does, in the naming of variables."""
+    result = Script(
+        """
+        import os, signal, sys
+        from torch import nn
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+        class Children(dict):
+            def items(self):
+                if sys._getframe(1).f_code.co_filename.endswith("tocsin/variables.py"):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                return super().items()
+        model = nn.Sequential(nn.Linear(2, 2))
+        model.__dict__["_modules"] = Children(model._modules)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        """
+    ).recorded()
+    assert result.returncode == 7, (result.returncode, result.stderr)

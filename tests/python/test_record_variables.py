@@ -2,7 +2,7 @@
 
 import struct
 
-from recording import recorded
+from recording import Script, recorded
 
 STEP = "optimizer.step"
 
@@ -294,3 +294,100 @@ def test_a_scripted_module():
         """
     ).process
     assert process.variables() == ["model0.bias", "model0.weight", "model1.weight"]
+
+
+def test_names_of_one_storage_that_part():
+    """Different parameters of one storage have different gradients, and may get a storage each."""
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+        model[1].weight.data = model[0].weight.data
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(3):
+            if step == 2:
+                model[1].weight.data = model[1].weight.data + 1
+            optimizer.zero_grad()
+            model(torch.randn(3, 2)).sum().backward()
+            optimizer.step()
+        """
+    ).process
+    gradients = process.at_role(STEP, "enter", attribute="grad")
+    assert all(first["polynomial"] != second["polynomial"] for first, second in gradients)
+    data = process.at_role(STEP, "exit", attribute="data")
+    same = [first["polynomial"] == second["polynomial"] for first, second in data]
+    assert same == [True, True, False] and "tied" in data[0][1]["flags"]
+
+
+def test_optimizers_come_and_go():
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.Linear(2, 2)
+        for trial in range(70):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        """
+    ).process
+    steps = process.at_role(STEP, "enter", attribute="grad")
+    assert len(steps) == 70
+    assert all(all(flags(states, "in_this_optimizer").values()) for states in steps)
+
+
+def test_more_optimizers_than_are_told_apart():
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.ParameterList(nn.Parameter(torch.ones(1)) for _ in range(70))
+        optimizers = [torch.optim.SGD([p], lr=0.1) for p in model]
+        class Sum(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.parts = model
+            def forward(self):
+                return sum(self.parts)
+        root = Sum()
+        root().sum().backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        """
+    ).process
+    states = process.at_role(STEP, "enter", attribute="grad")[0]
+    assert len(states) == 70 and all(flags(states, "in_optimizer").values())
+
+
+def test_a_child_that_knows_its_parent():
+    process = recorded(
+        """
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2))
+        for child in list(model):
+            child.parent = model
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(2):
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+        """
+    ).process
+    assert "2.bias" in process.variables()
+
+
+def test_a_function_mode_sees_what_it_saw():
+    script = Script(
+        """
+        from torch import nn
+        from torch.overrides import TorchFunctionMode
+        class Log(TorchFunctionMode):
+            def __torch_function__(self, function, types, arguments=(), keywords=None):
+                print(getattr(function, "__name__", function))
+                return function(*arguments, **(keywords or {}))
+        model = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        with Log():
+            for step in range(2):
+                model(torch.ones(1, 2)).sum().backward()
+                optimizer.step()
+        """
+    )
+    assert script.recorded().stdout == script.plain().stdout

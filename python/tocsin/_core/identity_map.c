@@ -46,7 +46,11 @@ static bool grow(identity_map *map)
 
 void identity_map_put(identity_map *map, PyObject *key, uint64_t value)
 {
-    assert(identity_map_find(map, key) == NULL);
+    uint64_t *known = identity_map_find(map, key);
+    if (known != NULL) {
+        *known = value;
+        return;
+    }
     if (map->count >= IDENTITY_MAP_LIMIT)
         identity_map_clear(map);
     if (2 * (map->count + 1) > map->capacity && !grow(map))

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Object -> uint64_t. Holds a reference to each key, so that an address means one object; when
- * `limit` keys are reached, all are let go and the map starts afresh. Zero is empty. For types,
+ * `limit` keys are reached, all are let go and the map starts afresh. Zero is empty. For
  * code objects, interned strings and enum members, never for tensors. Needs the GIL. */
 typedef struct identity_map {
     struct identity_slot *slots;
@@ -40,7 +40,7 @@ static inline uint64_t *identity_map_find(const identity_map *map, const PyObjec
     }
 }
 
-/* Remember key (which is not there yet) -> value. Without memory nothing is remembered. */
+/* Remember key -> value. Without memory nothing is remembered. */
 void identity_map_put(identity_map *map, PyObject *key, uint64_t value);
 void identity_map_clear(identity_map *map);
 

@@ -11,18 +11,19 @@
 #include "observe.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 #if defined(__x86_64__)
 #include <x86intrin.h>
-#else
-#include <time.h>
 #endif
 
 tocsin_recorder *observe_recorder;
 
 enum {
     DEPTH_BITS = 12,
-    DEPTH_MAX = (1 << DEPTH_BITS) - 1 /* deeper calls count as this deep */
+    DEPTH_MAX = (1 << DEPTH_BITS) - 1, /* deeper calls count as this deep */
+    STOP_MS_MAX = 1000
 };
 
 typedef struct thread_state {
@@ -34,6 +35,7 @@ typedef struct thread_state {
 } thread_state;
 
 static _Thread_local thread_state this_thread;
+static int inside; /* threads in enter() or leave(): Python code that they run may let others run */
 static uint32_t names_generation; /* of hook->observer and hook->function */
 
 /* ---- 1. Cost ------------------------------------------------------------------------------- */
@@ -116,23 +118,27 @@ static void choose_what(call_plan *plan, const tocsin_hook *hook)
     plan->arguments = plan->arguments && (hook->flags & TOCSIN_HOOK_ARGUMENTS) != 0;
 }
 
+/* False: the file takes no names now, or there is no memory. Tried again at the next call. */
 static bool learn_hook(tocsin_hook *hook, tocsin_trace_writer *writer)
 {
-    Py_ssize_t count = hook->arg_names == NULL ? 0 : PyTuple_GET_SIZE(hook->arg_names);
-    call_plan *plan = PyMem_Calloc(1, sizeof *plan + (size_t)count * sizeof *plan->ids);
+    uint32_t count = hook->arg_names == NULL ? 0 : hook->positional_count;
+    tocsin_id function = tocsin_trace_define_function(writer, hook->name, (tocsin_role)hook->role);
+    call_plan *plan =
+        function == 0 ? NULL : PyMem_Calloc(1, sizeof *plan + count * sizeof *plan->ids);
     if (plan == NULL)
         return false;
     choose_what(plan, hook);
-    plan->count = (uint32_t)count;
-    for (Py_ssize_t i = 0; i < count; i++)
+    plan->count = count;
+    for (uint32_t i = 0; i < count; i++)
         plan->ids[i] = value_string_id(writer, PyTuple_GET_ITEM(hook->arg_names, i));
     if (return_name == 0)
         return_name = value_text_id(writer, "return");
     if (self_name == 0)
         self_name = value_text_id(writer, "self");
+    assert(hook->observer == 0);
     hook->observer = (uint64_t)(uintptr_t)plan;
-    hook->function = tocsin_trace_define_function(writer, hook->name, (tocsin_role)hook->role);
-    return hook->function != 0;
+    hook->function = function;
+    return true;
 }
 
 /* The writer, with the hook's names known to it; NULL: this call is not recorded. */
@@ -147,8 +153,7 @@ static tocsin_trace_writer *ready_writer(tocsin_hook *hook)
         forget_names();
         names_generation = generation;
     }
-    if (__builtin_expect(hook->function == 0 || hook->observer == 0, 0) &&
-        !learn_hook(hook, writer))
+    if (__builtin_expect(hook->function == 0, 0) && !learn_hook(hook, writer))
         return NULL;
     return writer;
 }
@@ -329,7 +334,8 @@ static void sample_at_enter(const tocsin_hook *hook, thread_state *thread, PyObj
         variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_ENTER, step ? args[0] : NULL);
 }
 
-static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                              PyObject *kwnames)
 {
     uint64_t begin = ticks();
     PyObject *self = nargs > 0 ? args[0] : NULL;
@@ -357,6 +363,14 @@ static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs
     if (recorded && hook->role != TOCSIN_ROLE_NONE)
         sample_at_enter(hook, thread, args, nargs, kwnames);
     cost_ticks += ticks() - begin;
+    return token;
+}
+
+static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    inside++;
+    uint64_t token = observe_enter(hook, args, nargs, kwnames);
+    inside--;
     return token;
 }
 
@@ -412,8 +426,9 @@ static void call_on_group(void)
     observe_clear_error();
 }
 
-static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_ssize_t nargs,
-                  PyObject *kwnames, PyObject *result, PyObject *exception_type)
+static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *args,
+                          Py_ssize_t nargs, PyObject *kwnames, PyObject *result,
+                          PyObject *exception_type)
 {
     uint64_t begin = ticks(), call = token_call(token);
     thread_state *thread = &this_thread;
@@ -447,9 +462,50 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
     cost_ticks += ticks() - begin;
 }
 
+static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_ssize_t nargs,
+                  PyObject *kwnames, PyObject *result, PyObject *exception_type)
+{
+    inside++;
+    observe_leave(hook, token, args, nargs, kwnames, result, exception_type);
+    inside--;
+}
+
 /* ---- 6. Start and stop --------------------------------------------------------------------- */
 
 static const tocsin_observer observer = {enter, leave};
+static bool observing;
+
+static void observe_calls(bool on)
+{
+    observing = on;
+    memset(&this_thread, 0, sizeof this_thread);
+    tocsin_hook_observe(on ? &observer : NULL);
+}
+
+/* In a forked child, before any Python code there runs: what the parent records into is not mapped.
+ * observe_forked() goes on; a child that is no business of Python's never calls it. */
+static void stop_in_child(void)
+{
+    tocsin_hook_observe(NULL);
+}
+
+static int raise_deferred(void *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+void observe_defer_error(void)
+{
+    PyObject *type, *exception, *traceback;
+    PyErr_Fetch(&type, &exception, &traceback);
+    PyErr_NormalizeException(&type, &exception, &traceback);
+    if (exception == NULL || Py_AddPendingCall(raise_deferred, exception) != 0)
+        Py_XDECREF(exception);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+}
 
 void observe_set_births(uint32_t optimizer, uint32_t process_group, PyObject *grouped)
 {
@@ -463,24 +519,31 @@ void observe_start(tocsin_recorder *recorder)
     for (uint32_t i = 0; i < tocsin_hook_count(); i++)
         tocsin_hook_at(i)->observer = 0; /* whatever another observer left there */
     tocsin_hook_forget_functions();
-    memset(&this_thread, 0, sizeof this_thread);
+    static bool fork_handled;
+    fork_handled = fork_handled || pthread_atfork(NULL, NULL, stop_in_child) == 0;
     observe_recorder = recorder;
     names_generation = tocsin_recorder_generation(recorder);
     origin_ticks = ticks();
     origin_ns = monotonic_ns();
     cost_ticks = 0;
-    tocsin_hook_observe(&observer);
+    observe_calls(true);
 }
 
 void observe_pause(bool paused)
 {
-    memset(&this_thread, 0, sizeof this_thread);
-    tocsin_hook_observe(paused ? NULL : &observer);
+    observe_calls(!paused);
 }
 
-void observe_stop(void)
+bool observe_stop(void)
 {
-    tocsin_hook_observe(NULL);
+    observe_calls(false);
+    for (int waited_ms = 0; inside > 0 && waited_ms < STOP_MS_MAX; waited_ms++) {
+        Py_BEGIN_ALLOW_THREADS;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        Py_END_ALLOW_THREADS;
+    }
+    if (inside > 0)
+        return false;
     observe_flush_cost();
     observe_recorder = NULL;
     forget_names();
@@ -488,11 +551,13 @@ void observe_stop(void)
     call_site_forget();
     variables_forget(false);
     names_generation = 0;
+    return true;
 }
 
 void observe_forked(void)
 {
-    memset(&this_thread, 0, sizeof this_thread);
+    inside = 0;
+    observe_calls(observing);
     if (observe_recorder == NULL)
         return;
     tocsin_recorder_forked(observe_recorder);

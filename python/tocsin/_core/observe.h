@@ -22,9 +22,10 @@
 /* The one recorder of this process; NULL: not recording. */
 extern tocsin_recorder *observe_recorder;
 
-/* Start and stop observing calls (observe.c). */
+/* Start and stop observing calls (observe.c). False: a thread is still in a call of ours, nothing
+ * may be freed. */
 void observe_start(tocsin_recorder *recorder);
-void observe_stop(void);
+bool observe_stop(void);
 /* Stop or go on calling the observer, everything else staying as it is. */
 void observe_pause(bool paused);
 /* Give the time spent so far to the recorder. */
@@ -36,6 +37,8 @@ void observe_set_context(PyObject *grad_enabled, PyObject *autocast_enabled, PyO
 void observe_set_births(uint32_t optimizer, uint32_t process_group, PyObject *grouped);
 /* In a forked child: every id and cache of the parent is void. */
 void observe_forked(void);
+/* Raise the exception that is set later, in the user's code. */
+void observe_defer_error(void);
 
 /* ---- value_summary.c ----------------------------------------------------------------------- */
 
@@ -66,14 +69,16 @@ tocsin_id value_type_id(tocsin_trace_writer *writer, PyTypeObject *type);
 /* Is the object a torch.nn.Module; is its `training` true? */
 bool value_is_module(PyObject *object);
 bool value_module_is_training(PyObject *module);
-/* New reference to the __dict__ of an object; NULL (no exception) when it has none. */
+/* New reference to the __dict__ of an object; NULL (no exception) when it has none. Runs no Python
+ * code, whatever __getattribute__ the object has. */
 PyObject *value_object_dict(PyObject *object);
 
-/* Forget an exception that our own code raised; a Ctrl-C that came meanwhile is delivered later. */
+/* Forget an exception that our own code raised. What is no Exception comes from a signal handler of
+ * the user's that ran meanwhile (Ctrl-C, sys.exit() on SIGTERM) and is not lost. */
 static inline void observe_clear_error(void)
 {
-    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        PyErr_SetInterrupt();
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        observe_defer_error();
     PyErr_Clear();
 }
 
@@ -104,6 +109,8 @@ tocsin_id call_site_find(tocsin_trace_writer *writer, const tocsin_hook *hook);
 
 /* The number of an optimizer, in order of first appearance; -1: none. Weakly referenced. */
 int optimizer_slot(PyObject *optimizer);
+/* Has every optimizer so far got a number? */
+bool optimizers_all_known(void);
 /* Append self.type, self.lr, ... of an optimizer about to step. */
 void optimizer_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *optimizer,
                          int slot);

@@ -1,7 +1,8 @@
 /* optimizers.c - what an optimizer says about itself.
  *
  * Data structure: a short list of weak references; the position is the optimizer's slot.
- * Invariant: a slot belongs to one optimizer as long as that lives; it is not given again.
+ * Invariant: a slot belongs to one optimizer as long as that lives; it is given again only when all
+ * slots have been given.
  * Cost: linear in the number of optimizers, which is one or two.
  */
 #include "observe.h"
@@ -19,6 +20,7 @@ typedef struct optimizer_entry {
 
 static optimizer_entry entries[SLOTS_MAX];
 static int entry_count;
+static bool full; /* some optimizer has no slot */
 
 /* A borrowed item of a dict by C name, or NULL. */
 static PyObject *dict_item(PyObject *dict, const char *name)
@@ -32,8 +34,28 @@ static PyObject *groups_of(PyObject *optimizer)
     PyObject *groups = PyObject_GetAttrString(optimizer, "param_groups");
     if (groups != NULL && !PyList_Check(groups))
         Py_CLEAR(groups);
-    PyErr_Clear();
+    observe_clear_error();
     return groups;
+}
+
+/* The next slot, or that of an optimizer that is gone; -1: none. */
+static int free_slot(void)
+{
+    if (entry_count < SLOTS_MAX)
+        return entry_count;
+    for (int slot = 0; slot < SLOTS_MAX; slot++) {
+        PyObject *live = weak_get(entries[slot].reference);
+        Py_XDECREF(live);
+        if (live == NULL)
+            return slot;
+    }
+    full = true;
+    return -1;
+}
+
+bool optimizers_all_known(void)
+{
+    return !full;
 }
 
 int optimizer_slot(PyObject *optimizer)
@@ -46,15 +68,15 @@ int optimizer_slot(PyObject *optimizer)
         if (live == optimizer)
             return slot;
     }
-    if (entry_count == SLOTS_MAX)
+    int slot = free_slot();
+    PyObject *reference = slot < 0 ? NULL : PyWeakref_NewRef(optimizer, NULL);
+    PyErr_Clear();
+    if (reference == NULL)
         return -1;
-    PyObject *reference = PyWeakref_NewRef(optimizer, NULL);
-    if (reference == NULL) {
-        PyErr_Clear();
-        return -1;
-    }
-    entries[entry_count] = (optimizer_entry){reference, optimizer};
-    return entry_count++;
+    Py_XSETREF(entries[slot].reference, reference);
+    entries[slot].address = optimizer;
+    entry_count += slot == entry_count;
+    return slot;
 }
 
 /* A float or int, or a one-element tensor on the CPU (capturable optimizers keep lr in one). */

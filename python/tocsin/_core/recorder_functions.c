@@ -163,10 +163,12 @@ static PyObject *recorder_close(PyObject *module, PyObject *ignored)
     (void)ignored;
     if (recorder == NULL)
         Py_RETURN_NONE;
-    observe_stop();
+    bool stopped = observe_stop();
     tocsin_recorder *closing = recorder;
     PyObject *result = summary_dict();
     recorder = NULL;
+    if (!stopped) /* the file is as after a crash: whole, but for its footer */
+        return result;
     if (tocsin_recorder_close(closing, &error) != TOCSIN_OK) {
         Py_XDECREF(result);
         return raise_error(&error);
@@ -282,6 +284,7 @@ static PyMethodDef functions[] = {
     {"tensor_layout_calibrate", tensor_layout_calibrate, METH_VARARGS, NULL},
     {"tensor_layout_disable", tensor_layout_disable, METH_NOARGS, NULL},
     {"tensor_layout_read", tensor_layout_read, METH_O, NULL},
+    {"tensor_memory", tensor_memory, METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 
 int tocsin_observe_module_exec(PyObject *module)

@@ -49,10 +49,10 @@ static const char *load_pointer(const char *base, int offset)
 
 /* Do all elements lie inside the storage? Guards against a storage that was shrunk under its
  * tensors (resize_(0), sharded parameters). */
-static bool inside_storage(const tensor_meta *meta, int64_t offset, uint64_t storage_bytes)
+static bool inside_storage(const tensor_meta *meta, uint64_t storage_bytes)
 {
-    uint64_t last = (uint64_t)offset;
-    if (offset < 0)
+    uint64_t last = (uint64_t)meta->offset;
+    if (meta->offset < 0)
         return false;
     for (uint32_t axis = 0; axis < meta->ndim; axis++) {
         int64_t size = meta->sizes[axis], stride = meta->strides[axis];
@@ -95,18 +95,18 @@ static bool read_impl(const char *impl, tensor_meta *meta)
 
     const char *storage = load_pointer(impl, tensor_offsets.storage);
     meta->storage = storage;
+    meta->offset = (int64_t)load_word(impl, tensor_offsets.offset);
     meta->data = NULL;
     meta->readable = false;
     if (storage != NULL && meta->on_cpu && meta->dtype != TOCSIN_DTYPE_NONE &&
         (load_word(impl, tensor_offsets.keys) & tensor_offsets.lazy_bits) == 0) {
-        int64_t offset = (int64_t)load_word(impl, tensor_offsets.offset);
         const char *base = load_pointer(storage, tensor_offsets.storage_data);
-        meta->readable =
-            load_word(impl, tensor_offsets.numel) == 0 ||
-            (base != NULL &&
-             inside_storage(meta, offset, load_word(storage, tensor_offsets.storage_bytes)));
+        meta->readable = load_word(impl, tensor_offsets.numel) == 0 ||
+                         (base != NULL &&
+                          inside_storage(meta, load_word(storage, tensor_offsets.storage_bytes)));
         if (meta->readable && base != NULL)
-            meta->data = base + offset * (int64_t)tocsin_dtype_bytes((tocsin_dtype)meta->dtype);
+            meta->data =
+                base + meta->offset * (int64_t)tocsin_dtype_bytes((tocsin_dtype)meta->dtype);
     }
     return true;
 }
@@ -198,7 +198,8 @@ static bool slow_read(PyObject *tensor, tensor_meta *meta)
         if (meta->axes[axis] == 0)
             ndim = -1; /* no element: NULL data is right */
     meta->readable = meta->readable && (meta->data != NULL || ndim < 0);
-    meta->storage = meta->data;
+    meta->storage = meta->data; /* good enough: of views of one storage the addresses differ */
+    meta->offset = 0;
     meta->owner = Py_NewRef(tensor);
     return true;
 }
@@ -233,7 +234,7 @@ bool tensor_meta_read_grad(PyObject *tensor, tensor_meta *meta)
     return read;
 }
 
-/* ---- 4. For the tests ---------------------------------------------------------------------- */
+/* ---- 4. For Python ------------------------------------------------------------------------- */
 
 PyObject *tensor_layout_disable(PyObject *module, PyObject *ignored)
 {
@@ -254,6 +255,25 @@ static PyObject *axes_as_tuple(const int64_t *axes, uint8_t ndim)
             PyTuple_SET_ITEM(tuple, i, axis);
     }
     return tuple;
+}
+
+PyObject *tensor_memory(PyObject *module, PyObject *tensor)
+{
+    tensor_meta meta;
+    (void)module;
+    if (!tensor_is_exact(tensor) || !tensor_meta_read(tensor, &meta))
+        Py_RETURN_NONE;
+    PyObject *shape = axes_as_tuple(meta.sizes, meta.ndim);
+    PyObject *strides = axes_as_tuple(meta.strides, meta.ndim), *result = NULL;
+    if (shape != NULL && strides != NULL && meta.storage == NULL)
+        result = Py_NewRef(Py_None);
+    else if (shape != NULL && strides != NULL)
+        result = Py_BuildValue("KLOOi", (unsigned long long)(uintptr_t)meta.storage,
+                               (long long)meta.offset, shape, strides, (int)meta.dtype);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    tensor_meta_release(&meta);
+    return result;
 }
 
 PyObject *tensor_layout_read(PyObject *module, PyObject *tensor)

@@ -14,6 +14,7 @@ typedef struct tensor_meta {
     const int64_t *sizes;
     const int64_t *strides;
     const void *storage; /* identity of the storage; NULL: none. Compared, never followed */
+    int64_t offset;      /* of the first element in it, in elements */
     uint8_t dtype;       /* tocsin_dtype; NONE: a dtype that Tocsin does not know */
     uint8_t ndim;
     bool requires_grad;
@@ -48,6 +49,9 @@ static inline void tensor_meta_release(tensor_meta *meta)
 PyObject *tensor_layout_calibrate(PyObject *module, PyObject *arguments);
 /* Python: tensor_layout_disable(): slow path from now on (for tests). */
 PyObject *tensor_layout_disable(PyObject *module, PyObject *ignored);
+/* Python: tensor_memory(tensor) -> a tuple that is equal for tensors that are the same view of the
+ * same storage; None: not an exact tensor, or without storage. */
+PyObject *tensor_memory(PyObject *module, PyObject *tensor);
 /* Python: tensor_layout_read(tensor) -> (data, shape, strides, dtype, requires_grad, has_grad_fn,
  * on_cpu, readable, has_grad) as observed, or None (for tests). */
 PyObject *tensor_layout_read(PyObject *module, PyObject *tensor);

@@ -1,7 +1,7 @@
 /* value_summary.c - Python objects as values of events.
  *
- * Data structure: per type one word (its class of value and the id of its name), per interned
- * string one id, per shape a slot of a direct-mapped table. All are caches: the dictionary of the
+ * Data structure: per type one word (its class of value and the id of its name) and per shape one
+ * id, in direct-mapped tables; per interned string one id. All are caches: the dictionary of the
  * trace is the truth, and after a fork they start empty.
  * Invariant: a summary reads metadata only; it calls __str__ of dtypes, devices and enum members
  * and nothing else of the user's.
@@ -14,12 +14,12 @@
 
 enum {
     SHAPE_SLOTS = 1024,
+    TYPE_SLOTS = 1024,
     SHAPE_AXES_MAX = 8,
     POSITIONS = TOCSIN_EVENT_VALUES_MAX,
     SEQUENCE_ITEMS = 4,
     TEXT_BYTES_MAX = 256,
-    /* Strings made at run time (file names, prompts) that are kept; later ones are "?". */
-    LOOSE_STRINGS_MAX = 65536
+    LOOSE_STRINGS_MAX = 65536 /* different ones; later ones are "?" */
 };
 
 typedef enum value_class {
@@ -39,36 +39,41 @@ typedef struct shape_slot {
     int64_t sizes[SHAPE_AXES_MAX];
 } shape_slot;
 
+typedef struct type_slot {
+    const PyTypeObject *type;
+    PyObject *reference; /* weak: a class of the user's may die and another have its address */
+    uint64_t word;       /* value_class | name id << 8 */
+} type_slot;
+
 static PyTypeObject *module_type;
 static PyObject *text_types; /* tuple */
-static PyObject *training_name, *dict_name;
+static PyObject *training_name;
 
-static identity_map types;   /* type -> class | name id << 8 */
+static type_slot types[TYPE_SLOTS];
 static identity_map strings; /* interned str -> id */
+static PyObject *loose;      /* dict: beginning of a str made at run time (a file name) -> id */
 static identity_map members; /* enum member, dtype -> id of its text */
 static shape_slot shapes[SHAPE_SLOTS];
 static tocsin_id positions[POSITIONS];
-static uint32_t loose_strings;
 
 bool value_summary_learn_types(PyObject *module, PyObject *texts)
 {
     if (training_name == NULL)
         training_name = PyUnicode_InternFromString("training");
-    if (dict_name == NULL)
-        dict_name = PyUnicode_InternFromString("__dict__");
     Py_XSETREF(module_type, (PyTypeObject *)Py_NewRef(module));
     Py_XSETREF(text_types, Py_NewRef(texts));
-    return training_name != NULL && dict_name != NULL;
+    return training_name != NULL;
 }
 
 void value_summary_forget(void)
 {
-    identity_map_clear(&types);
+    for (size_t i = 0; i < TYPE_SLOTS; i++)
+        Py_CLEAR(types[i].reference);
     identity_map_clear(&strings);
     identity_map_clear(&members);
     memset(shapes, 0, sizeof shapes);
     memset(positions, 0, sizeof positions);
-    loose_strings = 0;
+    Py_CLEAR(loose);
 }
 
 /* ---- 1. Ids -------------------------------------------------------------------------------- */
@@ -92,16 +97,37 @@ static tocsin_id define_string(tocsin_trace_writer *writer, PyObject *text)
     return tocsin_trace_define_string(writer, utf8, kept);
 }
 
+/* What is known stays known when the limit is reached: a constant must not become "?" some day. */
+static tocsin_id loose_string_id(tocsin_trace_writer *writer, PyObject *text)
+{
+    PyObject *key = PyUnicode_Substring(text, 0, TEXT_BYTES_MAX);
+    tocsin_id id = 0;
+    if (loose == NULL)
+        loose = PyDict_New();
+    PyObject *known = key == NULL || loose == NULL ? NULL : PyDict_GetItemWithError(loose, key);
+    if (known != NULL) {
+        id = (tocsin_id)PyLong_AsUnsignedLong(known);
+    } else if (key != NULL && loose != NULL && PyDict_GET_SIZE(loose) < LOOSE_STRINGS_MAX) {
+        id = define_string(writer, key);
+        PyObject *number = id == 0 ? NULL : PyLong_FromUnsignedLong(id);
+        if (number != NULL)
+            (void)PyDict_SetItem(loose, key, number);
+        Py_XDECREF(number);
+    }
+    Py_XDECREF(key);
+    PyErr_Clear();
+    return id;
+}
+
 tocsin_id value_string_id(tocsin_trace_writer *writer, PyObject *text)
 {
     uint64_t *known = identity_map_find(&strings, text);
     if (known != NULL)
         return (tocsin_id)*known;
-    bool interned = PyUnicode_CHECK_INTERNED(text) != 0;
-    if (!interned && loose_strings++ >= LOOSE_STRINGS_MAX)
-        return 0;
+    if (!PyUnicode_CHECK_INTERNED(text))
+        return loose_string_id(writer, text);
     tocsin_id id = define_string(writer, text);
-    if (interned && id != 0)
+    if (id != 0)
         identity_map_put(&strings, text, id);
     return id;
 }
@@ -154,7 +180,7 @@ static tocsin_id define_type(tocsin_trace_writer *writer, PyTypeObject *type)
     Py_XDECREF(full);
     Py_XDECREF(name);
     Py_XDECREF(module);
-    PyErr_Clear();
+    observe_clear_error();
     return id;
 }
 
@@ -180,12 +206,22 @@ static value_class classify(PyTypeObject *type)
 
 static uint64_t type_word(tocsin_trace_writer *writer, PyTypeObject *type)
 {
-    uint64_t *known = identity_map_find(&types, (PyObject *)type);
-    if (known != NULL)
-        return *known;
+    type_slot *slot = &types[identity_hash(type) % TYPE_SLOTS];
+    if (slot->type == type && slot->reference != NULL) {
+        PyObject *live = weak_get(slot->reference);
+        Py_XDECREF(live);
+        if (live == (PyObject *)type)
+            return slot->word;
+    }
     value_class class = classify(type);
     uint64_t word = (uint64_t) class | (uint64_t)define_type(writer, type) << 8;
-    identity_map_put(&types, (PyObject *)type, word);
+    PyObject *reference = PyWeakref_NewRef((PyObject *)type, NULL);
+    PyErr_Clear();
+    if (reference != NULL) {
+        Py_XSETREF(slot->reference, reference);
+        slot->type = type;
+        slot->word = word;
+    }
     return word;
 }
 
@@ -203,9 +239,7 @@ bool value_is_module(PyObject *object)
 
 PyObject *value_object_dict(PyObject *object)
 {
-    PyObject *dict = PyObject_GetAttr(object, dict_name);
-    if (dict != NULL && !PyDict_Check(dict))
-        Py_CLEAR(dict);
+    PyObject *dict = PyObject_GenericGetDict(object, NULL);
     PyErr_Clear();
     return dict;
 }
@@ -214,9 +248,14 @@ bool value_module_is_training(PyObject *module)
 {
     PyObject *dict = value_object_dict(module);
     PyObject *training = dict == NULL ? NULL : PyDict_GetItemWithError(dict, training_name);
+    if (training != NULL)
+        Py_INCREF(training);
+    else if (!PyErr_Occurred()) /* a property: that of a compiled module asks the original */
+        training = PyObject_GetAttr(module, training_name);
     bool result = training == Py_True;
+    Py_XDECREF(training);
     Py_XDECREF(dict);
-    PyErr_Clear();
+    observe_clear_error();
     return result;
 }
 
@@ -273,16 +312,19 @@ static void fill(value_list *list, tocsin_trace_writer *writer, PyObject *object
 static void fill_sequence(value_list *list, tocsin_trace_writer *writer, PyObject *sequence,
                           uint32_t index)
 {
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence), i = 0;
     list->items[index].kind = TOCSIN_VALUE_SEQUENCE;
     list->items[index].count = (uint32_t)count;
-    for (Py_ssize_t i = 0; i < count && i < SEQUENCE_ITEMS; i++) {
-        if (list->count == TOCSIN_EVENT_VALUES_MAX) {
-            list->items[index].count = (uint32_t)i; /* readers expect min(count, 4) items */
-            return;
-        }
-        fill(list, writer, PySequence_Fast_GET_ITEM(sequence, i), 0, true);
+    /* The str() of an item may change the list. */
+    for (; i < SEQUENCE_ITEMS && i < PySequence_Fast_GET_SIZE(sequence) &&
+           list->count < TOCSIN_EVENT_VALUES_MAX;
+         i++) {
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(sequence, i));
+        fill(list, writer, item, 0, true);
+        Py_DECREF(item);
     }
+    if (i < SEQUENCE_ITEMS && i < count) /* readers expect min(count, 4) items */
+        list->items[index].count = (uint32_t)i;
 }
 
 /* A value whose type is none of the frequent exact ones. */

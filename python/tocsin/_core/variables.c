@@ -32,7 +32,8 @@ typedef struct tracked {
     int group, index;
     int alias_of; /* index of the first name of this storage; -1: this is it */
     bool ever_digested;
-    bool known[TOCSIN_ATTRIBUTE_COUNT]; /* digests of the current sampling point */
+    bool known[TOCSIN_ATTRIBUTE_COUNT];         /* digests of the current sampling point */
+    const void *memory[TOCSIN_ATTRIBUTE_COUNT]; /* what they were computed of; compared only */
     tocsin_sample_digest digests[TOCSIN_ATTRIBUTE_COUNT];
 } tracked;
 
@@ -58,11 +59,33 @@ static Py_ssize_t module_count;
 static uint64_t fingerprint;
 static bool resolved, resolved_finally, stepped;
 static bool roots_full; /* some model may have been missed */
+/* What is rebuilt must not be read, and what is read must not be rebuilt: both may run Python code,
+ * and so other threads. */
+static bool resolving;
+static int readers;
+
+/* The tables of a module, by the names of its attributes. */
+enum table { PARAMETERS, BUFFERS, MODULES, TABLE_COUNT };
+static PyObject *table_names[TABLE_COUNT]; /* interned */
 
 void variables_set_resolver(PyObject *function)
 {
+    static const char *const names[TABLE_COUNT] = {"_parameters", "_buffers", "_modules"};
+    for (int i = 0; i < TABLE_COUNT; i++)
+        if (table_names[i] == NULL)
+            table_names[i] = PyUnicode_InternFromString(names[i]);
+    PyErr_Clear();
     Py_XINCREF(function);
     Py_XSETREF(resolver, function);
+}
+
+/* A table (borrowed from the module's __dict__, which may be NULL), NULL when there is none. */
+static PyObject *table_of(PyObject *dict, enum table which)
+{
+    PyObject *name = table_names[which];
+    PyObject *table = dict == NULL || name == NULL ? NULL : PyDict_GetItemWithError(dict, name);
+    PyErr_Clear();
+    return table;
 }
 
 static void drop_tables(void)
@@ -84,7 +107,8 @@ static void drop_tables(void)
 void variables_forget(bool forked)
 {
     drop_tables();
-    stepped = false;
+    stepped = resolving = false;
+    readers = 0;
     for (int i = 0; !forked && i < root_count; i++)
         Py_CLEAR(roots[i].reference);
     if (!forked)
@@ -99,31 +123,42 @@ static uint64_t mix(uint64_t hash, const void *address)
     return hash ^ (hash >> 29);
 }
 
+/* The modules around one, innermost first. */
+typedef struct enclosing {
+    const struct enclosing *outer;
+    const PyObject *module;
+} enclosing;
+
+/* Is `module` one of them (a child that knows its parent), or are there too many? */
+static bool ends_descent(const enclosing *inner, const PyObject *module)
+{
+    int depth = 0;
+    for (; inner != NULL && inner->module != module; inner = inner->outer)
+        depth++;
+    return inner != NULL || depth > MODULE_DEPTH_MAX;
+}
+
 /* Addresses of all modules and parameters below `module`; of buffers only how many, since modules
  * replace them in ordinary training. */
-static uint64_t module_fingerprint(PyObject *module, uint64_t hash, int depth)
+static uint64_t module_fingerprint(PyObject *module, uint64_t hash, const enclosing *outer)
 {
-    PyObject *dict = value_object_dict(module);
+    const enclosing here = {outer, module};
     PyObject *key, *value;
     Py_ssize_t at = 0;
     hash = mix(hash, module);
-    if (dict == NULL || depth > MODULE_DEPTH_MAX) {
-        Py_XDECREF(dict);
-        return hash;
-    }
-    PyObject *parameters = PyDict_GetItemString(dict, "_parameters");
+    PyObject *dict = ends_descent(outer, module) ? NULL : value_object_dict(module);
+    PyObject *parameters = table_of(dict, PARAMETERS), *buffers = table_of(dict, BUFFERS),
+             *children = table_of(dict, MODULES);
     while (parameters != NULL && PyDict_Check(parameters) &&
            PyDict_Next(parameters, &at, &key, &value))
         hash = mix(hash, value);
-    PyObject *buffers = PyDict_GetItemString(dict, "_buffers");
     if (buffers != NULL && PyDict_Check(buffers))
         hash = mix(hash, (const void *)PyDict_GET_SIZE(buffers));
-    PyObject *children = PyDict_GetItemString(dict, "_modules");
     at = 0;
     while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &at, &key, &value))
         if (value != Py_None)
-            hash = module_fingerprint(value, hash, depth + 1);
-    Py_DECREF(dict);
+            hash = module_fingerprint(value, hash, &here);
+    Py_XDECREF(dict);
     return hash;
 }
 
@@ -132,7 +167,7 @@ static uint64_t current_fingerprint(void)
     uint64_t hash = optimizers_fingerprint(1);
     for (int i = 0; i < root_count; i++) {
         PyObject *module = weak_get(roots[i].reference);
-        hash = module == NULL ? mix(hash, NULL) : module_fingerprint(module, hash, 0);
+        hash = module == NULL ? mix(hash, NULL) : module_fingerprint(module, hash, NULL);
         Py_XDECREF(module);
     }
     return hash;
@@ -161,7 +196,9 @@ static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked 
         return false;
     out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
     out->kind = (tocsin_variable_kind)kind;
-    out->flags = flags | (roots_full ? (uint32_t)TOCSIN_STATE_IN_MODEL : 0u);
+    /* Of what was not seen the better is assumed. */
+    out->flags = flags | (roots_full ? (uint32_t)TOCSIN_STATE_IN_MODEL : 0u) |
+                 (optimizers_all_known() ? 0u : (uint32_t)TOCSIN_STATE_IN_OPTIMIZER);
     out->slots = slots;
     out->owner = weak_or_null(owner);
     out->key = Py_NewRef(key);
@@ -250,9 +287,7 @@ static void inherit(const tracked *old, Py_ssize_t old_count)
 
 static void resolve(tocsin_trace_writer *writer, bool finally)
 {
-    static bool resolving;
-    if (resolving) /* another thread, while the resolver ran Python code */
-        return;
+    assert(!resolving && readers == 0);
     resolving = true;
     tracked *old = variables;
     Py_ssize_t old_count = variable_count;
@@ -282,6 +317,8 @@ static void resolve(tocsin_trace_writer *writer, bool finally)
 
 static void refresh(tocsin_trace_writer *writer, bool finally)
 {
+    if (readers > 0 || resolving) /* another thread's business; seen to at the next chance */
+        return;
     uint64_t now = current_fingerprint();
     bool known = resolved && (resolved_finally || !finally);
     if (known && now == fingerprint)
@@ -303,11 +340,12 @@ static root *find_root(PyObject *module)
     return NULL;
 }
 
-static bool has_parameters(PyObject *module, int depth)
+static bool has_parameters(PyObject *module, const enclosing *outer)
 {
-    PyObject *dict = value_object_dict(module), *key, *value;
-    PyObject *parameters = dict == NULL ? NULL : PyDict_GetItemString(dict, "_parameters");
-    PyObject *children = dict == NULL ? NULL : PyDict_GetItemString(dict, "_modules");
+    const enclosing here = {outer, module};
+    PyObject *dict = ends_descent(outer, module) ? NULL : value_object_dict(module);
+    PyObject *key, *value;
+    PyObject *parameters = table_of(dict, PARAMETERS), *children = table_of(dict, MODULES);
     bool found = false;
     Py_ssize_t at = 0;
     if (parameters != NULL && !PyDict_Check(parameters))
@@ -315,9 +353,9 @@ static bool has_parameters(PyObject *module, int depth)
     while (!found && parameters != NULL && PyDict_Next(parameters, &at, &key, &value))
         found = value != Py_None;
     at = 0;
-    while (!found && depth < MODULE_DEPTH_MAX && children != NULL && PyDict_Check(children) &&
+    while (!found && children != NULL && PyDict_Check(children) &&
            PyDict_Next(children, &at, &key, &value))
-        found = value != Py_None && has_parameters(value, depth + 1);
+        found = value != Py_None && has_parameters(value, &here);
     Py_XDECREF(dict);
     return found;
 }
@@ -359,7 +397,7 @@ bool variables_saw_root(PyObject *module)
     PyErr_Clear();
     if (reference == NULL)
         return false;
-    bool found = has_parameters(module, 0);
+    bool found = has_parameters(module, NULL);
     roots[root_count++] = (root){reference, module, found};
     tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
     if (writer != NULL)
@@ -398,17 +436,15 @@ static PyObject *tensor_of(const tracked *variable, PyObject *owner)
 {
     if (variable->owner == NULL)
         return optimizer_parameter(variable->group_slot, variable->group, variable->index);
-    const char *table_name =
-        variable->kind == TOCSIN_VARIABLE_PARAMETER ? "_parameters" : "_buffers";
+    bool parameter = variable->kind == TOCSIN_VARIABLE_PARAMETER;
     PyObject *dict = owner == NULL ? NULL : value_object_dict(owner);
-    PyObject *table = dict == NULL ? NULL : PyDict_GetItemString(dict, table_name);
-    PyObject *tensor = NULL;
+    PyObject *table = table_of(dict, parameter ? PARAMETERS : BUFFERS), *tensor = NULL;
     if (table != NULL && PyDict_Check(table))
         tensor = Py_XNewRef(PyDict_GetItemWithError(table, variable->key));
     else if (dict != NULL) /* a scripted module keeps its tensors elsewhere */
         tensor = PyObject_GetAttr(owner, variable->key);
     Py_XDECREF(dict);
-    PyErr_Clear();
+    observe_clear_error();
     if (tensor == Py_None)
         Py_CLEAR(tensor);
     return tensor;
@@ -470,7 +506,8 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
                                     .ndim = meta->ndim,
                                     .shape = meta->sizes,
                                     .strides = meta->strides};
-        if (first != NULL && first->known[attribute])
+        /* Names can part without a new parameter object (.data), and each has its own gradient. */
+        if (first != NULL && first->known[attribute] && first->memory[attribute] == meta->data)
             sample.known = &first->digests[attribute];
         else
             sample.view = &view;
@@ -478,6 +515,7 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
     bool digested =
         tocsin_recorder_sample(observe_recorder, &sample, &variable->digests[attribute]);
     variable->known[attribute] = digested;
+    variable->memory[attribute] = meta != NULL ? meta->data : NULL;
     if (digested && attribute == TOCSIN_ATTRIBUTE_DATA)
         variable->ever_digested = true;
 }
@@ -551,11 +589,15 @@ void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimize
         stepped = true;
         refresh(point.writer, true);
     }
+    if (resolving)
+        return;
+    readers++;
     for (Py_ssize_t i = 0; i < variable_count; i++) {
         memset(variables[i].known, 0, sizeof variables[i].known);
         if (is_read_here(&point, &variables[i]))
             sample_variable(&point, &variables[i]);
     }
+    readers--;
 }
 
 PyObject *variables_resolved(void)
