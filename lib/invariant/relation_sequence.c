@@ -8,8 +8,9 @@
  * Of optimizer.step the previous call is that of the same optimizer. Nothing says which optimizer
  * the other calls of a step serve, so where there are several, those have no order that carries
  * over to other programs and are not judged; nor is anything of a step that runs a closure, which
- * contains what else comes before it. Clearing two modules, or a scheduler that accelerate
- * steps once per process, is one action repeated: of such calls only the first is judged.
+ * contains what else comes before it, nor a backward pass inside another. Clearing twice, or a
+ * scheduler that accelerate steps once per process, is one action repeated as long as no backward
+ * pass and no update lies between: of such calls only the first is judged.
  * GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients.
  * Cost: O(callables with an order) per call of X, O(1) per other call.
  */
@@ -23,21 +24,25 @@ static bool is_role_of_a_step(uint8_t role)
            role == TOCSIN_ROLE_LOSS || role == TOCSIN_ROLE_SCALER;
 }
 
-/* Has nothing with a place in sequences returned since? */
+/* Has neither a backward pass nor an update returned since? */
 static bool is_repeated(const tocsin_observer *observer, const tocsin_thread *thread,
-                        uint32_t callable, uint64_t previous)
+                        uint64_t previous)
 {
-    for (size_t other = 0; other < thread->moments.count; ++other)
-        if (other != callable && observer->callables.items[other].ordered &&
+    for (size_t other = 0; other < thread->moments.count; ++other) {
+        uint8_t role = observer->callables.items[other].role;
+        if ((role == TOCSIN_ROLE_BACKWARD || role == TOCSIN_ROLE_OPTIMIZER_STEP) &&
             thread->moments.items[other].completed > previous)
             return false;
+    }
     return true;
 }
 
-static bool is_in_step(const tocsin_thread *thread)
+/* A closure runs inside optimizer.step; reentrant checkpointing runs a backward pass inside one. */
+static bool is_inside(const tocsin_thread *thread)
 {
     for (size_t i = 0; i + 1 < thread->open; ++i)
-        if (thread->frames.items[i].role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        if (thread->frames.items[i].role == TOCSIN_ROLE_OPTIMIZER_STEP ||
+            thread->frames.items[i].role == TOCSIN_ROLE_BACKWARD)
             return true;
     return false;
 }
@@ -53,11 +58,11 @@ static uint64_t previous_call(const tocsin_observer *observer, const tocsin_proc
     uint64_t previous = thread->moments.items[callable].left;
     if (role == TOCSIN_ROLE_OPTIMIZER_STEP && frame->slot >= 0)
         return thread->steps[frame->slot];
-    if (is_role_of_a_step(role) && (process->unordered || is_in_step(thread)))
+    if (is_role_of_a_step(role) && (process->unordered || is_inside(thread)))
         return 0;
     bool repeatable = role == TOCSIN_ROLE_ZERO_GRAD || role == TOCSIN_ROLE_CLIP_GRAD ||
                       role == TOCSIN_ROLE_SCHEDULER_STEP;
-    return repeatable && is_repeated(observer, thread, callable, previous) ? 0 : previous;
+    return repeatable && is_repeated(observer, thread, previous) ? 0 : previous;
 }
 
 static void judge(tocsin_observer *observer, const tocsin_process *process,

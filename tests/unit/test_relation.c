@@ -316,16 +316,43 @@ static void test_sequences(void **state)
     bench_free(bench);
 }
 
+static size_t repeated_calls(const relation_bench *bench, uint8_t role)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < bench->count; ++i)
+        count += bench->list[i].population.kind == TOCSIN_POPULATION_REPEATED_CALL &&
+                 bench->list[i].population.role == role;
+    return count;
+}
+
+static void test_what_is_inside_or_again_is_no_sequence(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    enter(process, "backward", TOCSIN_ROLE_BACKWARD);
+    call(process, "backward", TOCSIN_ROLE_BACKWARD); /* reentrant checkpointing */
+    call(process, "backward", TOCSIN_ROLE_BACKWARD);
+    leave(process, "backward", TOCSIN_ROLE_BACKWARD);
+    assert_int_equal(repeated_calls(bench, TOCSIN_ROLE_BACKWARD), 0);
+    call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+    call(process, "train", TOCSIN_ROLE_MODE);
+    call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD); /* once more before the first step */
+    assert_int_equal(repeated_calls(bench, TOCSIN_ROLE_ZERO_GRAD), 0);
+    call(process, "backward", TOCSIN_ROLE_BACKWARD);
+    call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD); /* throws a gradient away */
+    assert_int_equal(repeated_calls(bench, TOCSIN_ROLE_ZERO_GRAD), 1);
+    assert_false(latest_has(bench, TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_ZERO_GRAD,
+                            TOCSIN_PREDICATE_FOLLOWS, TOCSIN_ROLE_OPTIMIZER_STEP, NULL));
+    bench_free(bench);
+}
+
 static void test_a_loop_is_no_sequence(void **state)
 {
     (void)state;
     relation_bench *bench = bench_new();
     train(&bench->process[0], (fake_step){.micro_steps = 9});
-    size_t backward = 0;
-    for (size_t i = 0; i < bench->count; ++i)
-        backward += bench->list[i].population.kind == TOCSIN_POPULATION_REPEATED_CALL &&
-                    bench->list[i].population.role == TOCSIN_ROLE_BACKWARD;
-    assert_int_equal(backward, 3); /* the 2nd to the 4th */
+    assert_int_equal(repeated_calls(bench, TOCSIN_ROLE_BACKWARD), 3); /* the 2nd to the 4th */
     bench_free(bench);
 }
 
@@ -352,10 +379,12 @@ static void test_what_is_done_to_several_at_once_is_done_once(void **state)
     fake_process *process = &bench->process[0];
     for (int i = 0; i < 2; ++i) { /* one per optimizer, or per process as accelerate does */
         call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+        call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
+        call(process, "backward", TOCSIN_ROLE_BACKWARD);
         call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
         call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
     }
-    assert_int_equal(JUDGED(bench, REPEATED_CALL, NULL), 2); /* not: the second of two in a row */
+    assert_int_equal(JUDGED(bench, REPEATED_CALL, NULL), 3); /* not: the second of two in a row */
     bench_free(bench);
 }
 
@@ -385,7 +414,7 @@ static void test_threads_have_sequences_of_their_own(void **state)
     call(process, "backward", TOCSIN_ROLE_BACKWARD);
     process->thread = 1;
     assert_int_equal(JUDGED(bench, REPEATED_CALL, NULL), 0);
-    call(process, "loss", TOCSIN_ROLE_LOSS);
+    call(process, "update", TOCSIN_ROLE_OPTIMIZER_STEP);
     call(process, "step", TOCSIN_ROLE_SCHEDULER_STEP);
     assert_false(latest_has(bench, TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_SCHEDULER_STEP,
                             TOCSIN_PREDICATE_FOLLOWS, TOCSIN_ROLE_BACKWARD, NULL));
@@ -556,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_calls_inside_calls),
         cmocka_unit_test(test_a_lost_exit_does_not_swallow_what_follows),
         cmocka_unit_test(test_sequences),
+        cmocka_unit_test(test_what_is_inside_or_again_is_no_sequence),
         cmocka_unit_test(test_a_loop_is_no_sequence),
         cmocka_unit_test(test_functions_of_one_role_are_told_apart),
         cmocka_unit_test(test_what_is_done_to_several_at_once_is_done_once),
