@@ -149,6 +149,9 @@ TOCSIN_API void tocsin_recorder_meta_text(tocsin_recorder *recorder, int key, co
  * row (training went on with another optimizer). Any step ends the micro-steps. */
 #define TOCSIN_LEADER_LAG 16
 TOCSIN_API void tocsin_recorder_optimizer_stepped(tocsin_recorder *recorder, uint32_t slot);
+/* The slot of the leading optimizer, -1: none yet. _depose: it is gone, the next to step leads. */
+TOCSIN_API int64_t tocsin_recorder_leader(const tocsin_recorder *recorder);
+TOCSIN_API void tocsin_recorder_depose(tocsin_recorder *recorder);
 /* Does this optimizer lead? Any does while no step was completed. */
 TOCSIN_API bool tocsin_recorder_leads(const tocsin_recorder *recorder, uint32_t slot);
 /* A backward pass is complete. */

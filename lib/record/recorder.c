@@ -429,6 +429,16 @@ void tocsin_recorder_optimizer_stepped(tocsin_recorder *recorder, uint32_t slot)
     reset_micro_steps(recorder);
 }
 
+int64_t tocsin_recorder_leader(const tocsin_recorder *recorder)
+{
+    return recorder->has_leader ? (int64_t)recorder->leader_slot : -1;
+}
+
+void tocsin_recorder_depose(tocsin_recorder *recorder)
+{
+    recorder->has_leader = false;
+}
+
 bool tocsin_recorder_leads(const tocsin_recorder *recorder, uint32_t slot)
 {
     return !recorder->has_leader || recorder->leader_slot == slot;

@@ -331,7 +331,7 @@ def test_optimizers_come_and_go():
         """
     ).process
     steps = process.at_role(STEP, "enter", attribute="grad")
-    assert len(steps) == 70
+    assert len(steps) == 70 and process.meta("step") == list(range(71))
     assert all(all(flags(states, "in_this_optimizer").values()) for states in steps)
 
 

@@ -192,6 +192,21 @@ static void test_another_optimizer_takes_over(void **state)
     assert_int_equal(tocsin_recorder_close(recorder, NULL), TOCSIN_OK);
 }
 
+static void test_the_next_to_step_leads_when_the_leader_is_gone(void **state)
+{
+    (void)state;
+    tocsin_recorder *recorder = open_recorder();
+    assert_int_equal(tocsin_recorder_leader(recorder), -1);
+    tocsin_recorder_optimizer_stepped(recorder, 2);
+    assert_int_equal(tocsin_recorder_leader(recorder), 2);
+    tocsin_recorder_depose(recorder);
+    tocsin_recorder_optimizer_stepped(recorder, 5);
+    tocsin_recorder_optimizer_stepped(recorder, 2);
+    assert_int_equal(tocsin_recorder_leader(recorder), 5);
+    assert_int_equal(steps_of(recorder), 2);
+    assert_int_equal(tocsin_recorder_close(recorder, NULL), TOCSIN_OK);
+}
+
 static void test_the_users_stage_wins(void **state)
 {
     (void)state;
@@ -322,6 +337,7 @@ int main(void)
         IN_DIRECTORY(test_too_many_meta_keys),
         IN_DIRECTORY(test_the_leading_optimizer_counts_steps),
         IN_DIRECTORY(test_another_optimizer_takes_over),
+        IN_DIRECTORY(test_the_next_to_step_leads_when_the_leader_is_gone),
         IN_DIRECTORY(test_the_users_stage_wins),
         IN_DIRECTORY(test_states_are_digested_once),
         IN_DIRECTORY(test_everything_is_recorded_without_a_selection),

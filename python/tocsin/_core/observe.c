@@ -383,6 +383,8 @@ static void count_step(const tocsin_hook *hook, const thread_state *thread, PyOb
     if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
         int slot = optimizer_slot(args[0]);
         observe_flush_cost();
+        if (optimizer_is_gone(tocsin_recorder_leader(observe_recorder)))
+            tocsin_recorder_depose(observe_recorder); /* training goes on with another one */
         tocsin_recorder_optimizer_stepped(observe_recorder, slot < 0 ? UINT32_MAX : (uint32_t)slot);
     } else if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0 &&
                accumulates(args, nargs, kwnames)) {

@@ -109,6 +109,8 @@ tocsin_id call_site_find(tocsin_trace_writer *writer, const tocsin_hook *hook);
 
 /* The number of an optimizer, in order of first appearance; -1: none. Weakly referenced. */
 int optimizer_slot(PyObject *optimizer);
+/* Is the optimizer of this number gone? */
+bool optimizer_is_gone(int64_t slot);
 /* Has every optimizer so far got a number? */
 bool optimizers_all_known(void);
 /* Append self.type, self.lr, ... of an optimizer about to step. */

@@ -53,6 +53,15 @@ static int free_slot(void)
     return -1;
 }
 
+bool optimizer_is_gone(int64_t slot)
+{
+    if (slot < 0 || slot >= entry_count)
+        return false;
+    PyObject *live = weak_get(entries[slot].reference);
+    Py_XDECREF(live);
+    return live == NULL;
+}
+
 bool optimizers_all_known(void)
 {
     return !full;
