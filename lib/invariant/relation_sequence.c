@@ -119,6 +119,10 @@ void tocsin_sequence_leave(tocsin_observer *observer, tocsin_process *process,
     while (observer->status == TOCSIN_OK && thread->moments.count <= step)
         if (!TOCSIN_VEC_PUSH(&thread->moments, (tocsin_moment_pair){.left = 0}))
             tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-    if (observer->status == TOCSIN_OK)
-        thread->moments.items[step].completed = thread->clock;
+    if (observer->status != TOCSIN_OK)
+        return;
+    thread->moments.items[step].completed = thread->clock;
+    if (thread->open >= 2) /* also for the user's function that calls the scaler */
+        thread->frames.items[thread->open - 2].roles_inside |= UINT32_C(1)
+                                                               << TOCSIN_ROLE_OPTIMIZER_STEP;
 }

@@ -169,9 +169,10 @@ static void need_invariant(requirements *needs, const tocsin_invariant *invarian
     if (population.kind == TOCSIN_POPULATION_EFFECTIVE_CALL ||
         population.kind == TOCSIN_POPULATION_DRIVEN_PARAMETER)
         need_call(needs, TOCSIN_ROLE_OPTIMIZER_STEP, 0, WANT_ARGUMENTS); /* self.lr */
-    if (tocsin_predicate_members(fact.predicate) == TOCSIN_FACT_MEMBERS_CALLEE)
+    bool callee = tocsin_predicate_members(fact.predicate) == TOCSIN_FACT_MEMBERS_CALLEE;
+    if (callee)
         need_call(needs, fact.role, fact.name, WANT_CALL);
-    if (fact.predicate == TOCSIN_PREDICATE_FOLLOWS && fact.role == TOCSIN_ROLE_OPTIMIZER_STEP)
+    if (callee && fact.role == TOCSIN_ROLE_OPTIMIZER_STEP)
         need_call(needs, TOCSIN_ROLE_SCALER, 0, WANT_CALL); /* it may skip the step */
     need_states(needs, &population);
 }

@@ -400,6 +400,11 @@ static void test_a_scaler_may_skip_the_step(void **state)
     call(process, "zero_grad", TOCSIN_ROLE_ZERO_GRAD);
     assert_true(latest_has(bench, TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_ROLE_ZERO_GRAD,
                            TOCSIN_PREDICATE_FOLLOWS, TOCSIN_ROLE_OPTIMIZER_STEP, NULL));
+    enter(process, "package.train_step", TOCSIN_ROLE_USER);
+    call(process, "torch.amp.GradScaler.step", TOCSIN_ROLE_SCALER);
+    leave(process, "package.train_step", TOCSIN_ROLE_USER);
+    assert_true(latest_has(bench, TOCSIN_POPULATION_CALL, 0, TOCSIN_PREDICATE_CALLS,
+                           TOCSIN_ROLE_OPTIMIZER_STEP, NULL));
     bench_free(bench);
 }
 
