@@ -2,6 +2,7 @@
 #include "checking.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "traces.h"
 
@@ -28,10 +29,21 @@ static void print_found(void *context, const tocsin_finding *finding)
     if (!checking->aloud) {
         return;
     }
-    fputs("tocsin: ", stderr);
-    if (tocsin_report_print_finding(finding, cli_colour(stderr), stderr, &error) != TOCSIN_OK) {
+    /* One write: the job prints on the same terminal. */
+    char *line = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&line, &bytes);
+    if (!memory) {
+        return; /* the report at the end has it */
+    }
+    fputs("tocsin: ", memory);
+    tocsin_status status = tocsin_report_print_finding(finding, cli_colour(stderr), memory, &error);
+    if (fclose(memory) == 0 && status == TOCSIN_OK) {
+        fputs(line, stderr);
+    } else if (status != TOCSIN_OK) {
         cli_fail(&error);
     }
+    free(line);
 }
 
 int cli_checking_open(cli_checking *checking, const char *directory, const char *name, bool follow)
