@@ -128,6 +128,9 @@ tocsin_status tocsin_universe_status(const tocsin_universe *universe, tocsin_err
 /* While true, what is made is logical: atoms are marked, and the ranges of digits are registered as
  * windows (below). */
 void tocsin_universe_set_logical(tocsin_universe *universe, bool logical);
+/* How many values each symbol takes (0, as at first: not known). Sums over one symbol of ranges that
+ * also move with the other are decided only when it is known. */
+void tocsin_universe_set_sizes(tocsin_universe *universe, const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
 const tocsin_relation *tocsin_relation_get(const tocsin_universe *universe, tocsin_relation_id id);
 const tocsin_atom *tocsin_atom_get(const tocsin_universe *universe, tocsin_atom_id id);

@@ -1,0 +1,191 @@
+/* prove/universe.h - inside of the relation algebra: for the files that implement relation.h only.
+ *
+ * A universe interns factors, atoms and relations. Each is encoded as a block of 64-bit words in
+ * which every field that matters stands in one place, so that equality of values is equality of
+ * words; a *word table* maps blocks to dense ids. Keys are always compared in full.
+ * What an operation needs while it works lies in `scratch`, between two marks.
+ */
+#ifndef TOCSIN_PROVE_UNIVERSE_H
+#define TOCSIN_PROVE_UNIVERSE_H
+
+#include <tocsin/verify.h>
+
+#include "base/base.h"
+#include "prove/relation.h"
+
+enum {
+    TOCSIN_DIGITS_MAX = 32,      /* of one dim */
+    TOCSIN_PINNED_MAX = 64,      /* of one term */
+    TOCSIN_BOX_ENTRIES_MAX = 64, /* of one term */
+    TOCSIN_BOXES_MAX = 4096,     /* terms of one atom and map */
+    TOCSIN_TERMS_MAX = 65536,    /* of one relation */
+    TOCSIN_SEGMENTS_MAX = 65536
+};
+
+/* The factor 0. A term that has it vanishes. */
+#define TOCSIN_FACTOR_ZERO ((tocsin_factor_id)1)
+/* Every universe has these. */
+#define TOCSIN_ATOM_ID_ONE  ((tocsin_atom_id)1)
+#define TOCSIN_ATOM_ID_IOTA ((tocsin_atom_id)2)
+
+/* Blocks of words -> 1, 2, 3, ... The words live in the caller's arena. Zero is empty. */
+typedef struct tocsin_word_table {
+    TOCSIN_VEC(struct tocsin_word_entry) entries; /* entry id - 1 */
+    uint32_t *slots;                              /* ids; 0 is empty */
+    uint32_t capacity;                            /* power of two, or 0 */
+} tocsin_word_table;
+
+struct tocsin_word_entry {
+    const uint64_t *words;
+    uint32_t count;
+    uint32_t hash;
+};
+
+struct tocsin_window_list {
+    tocsin_window *items; /* ascending by count, then start; the whole extent is not among them */
+    uint32_t count, capacity;
+};
+
+struct tocsin_factor;      /* factor.c */
+struct tocsin_definitions; /* define.c */
+
+struct tocsin_universe {
+    tocsin_status status; /* sticks */
+    bool logical;
+    int64_t symbol_size[TOCSIN_SYMBOL_COUNT]; /* 0: not told */
+    tocsin_refusal refusal;
+    tocsin_arena arena;   /* what is interned */
+    tocsin_arena scratch; /* between marks */
+    tocsin_intern strings;
+    tocsin_word_table factor_table;
+    TOCSIN_VEC(struct tocsin_factor *) factors; /* by id */
+    tocsin_word_table atom_table;
+    TOCSIN_VEC(tocsin_atom *) atoms; /* by id - 1 */
+    tocsin_word_table relation_table;
+    TOCSIN_VEC(tocsin_relation *) relations;       /* by id - 1 */
+    tocsin_intern window_keys;                     /* (atom, axis, stride, extent) */
+    TOCSIN_VEC(struct tocsin_window_list) windows; /* by key - 1 */
+    struct tocsin_definitions *definitions;        /* define.c's, made at its first use, or NULL */
+};
+
+/* Frees define.c's index; accepts NULL. (define.c) */
+void tocsin_definitions_free(struct tocsin_definitions *definitions);
+
+/* ---- failing (universe.c) ------------------------------------------------------------------- */
+
+/* The universe has failed for good (E_MEMORY, E_LIMIT); answers 0. */
+uint32_t tocsin_universe_fail(tocsin_universe *universe, tocsin_status status);
+/* Refuse because an index or size does not fit 64 bits; answers 0. */
+uint32_t tocsin_universe_refuse_overflow(tocsin_universe *universe);
+
+/* ---- scratch (universe.c) ------------------------------------------------------------------- */
+
+/* Memory until the mark is reset; NULL when out of memory, and the universe has then failed. */
+void *tocsin_scratch_alloc(tocsin_universe *universe, size_t count, size_t bytes);
+#define TOCSIN_SCRATCH(universe, type, count)                                                      \
+    ((type *)tocsin_scratch_alloc((universe), (size_t)(count), sizeof(type)))
+static inline tocsin_arena_mark tocsin_scratch_mark(const tocsin_universe *universe)
+{
+    return tocsin_arena_get_mark(&universe->scratch);
+}
+static inline void tocsin_scratch_reset(tocsin_universe *universe, tocsin_arena_mark mark)
+{
+    tocsin_arena_reset_to(&universe->scratch, mark);
+}
+
+/* ---- interning (universe.c) ----------------------------------------------------------------- */
+
+/* The id of the block, copied into `arena` when new (*made). 0: out of memory. */
+uint32_t tocsin_words_put(tocsin_word_table *table, tocsin_arena *arena, const uint64_t *words,
+                          uint32_t count, bool *made);
+uint32_t tocsin_words_find(const tocsin_word_table *table, const uint64_t *words, uint32_t count);
+
+/* A string of the universe ("" for 0), as atoms name them. */
+const char *tocsin_universe_text(const tocsin_universe *universe, uint32_t string);
+
+/* The atom of kind DEFINED of this relation; `name` and `op` are used when it is new. */
+tocsin_atom_id tocsin_atom_defined(tocsin_universe *universe, tocsin_relation_id definition,
+                                   const char *name, uint32_t op, bool *made);
+/* The DEFINED atom of this relation, or 0. */
+tocsin_atom_id tocsin_atom_find_defined(const tocsin_universe *universe,
+                                        tocsin_relation_id definition);
+
+/* The ranges other than the whole extent that digits (atom, axis, stride, extent) have in the dims
+ * of logical relations: ascending by count, then start. Valid until the next operation. */
+const tocsin_window *tocsin_windows_of(const tocsin_universe *universe, tocsin_atom_id atom,
+                                       uint32_t axis, int64_t stride, int64_t extent,
+                                       uint32_t *count);
+
+/* ---- constructors (normal_form.c, segment.c) ------------------------------------------------ */
+
+/* Sum of terms that are normal each (taken from interned relations, or made by _of_term), with
+ * nothing known about their order and about equal ones among them. */
+tocsin_relation_id tocsin_relation_of_normal_terms(tocsin_universe *universe,
+                                                   const tocsin_term *terms, uint32_t count,
+                                                   const int64_t *shape, uint8_t ndim);
+/* The pieces one after another along `dim`; their shapes agree in all other dims (else refused).
+ * Pieces may be segmented, zero, or of length 0. Those that continue one another become one; the
+ * result is segmented only when several are left. This is concatenation. */
+tocsin_relation_id tocsin_relation_of_segments(tocsin_universe *universe,
+                                               const tocsin_relation_id *segments, uint32_t count,
+                                               uint32_t dim);
+
+/* ---- terms ---------------------------------------------------------------------------------- */
+
+/* Equal digit counts, digits and pinned digits? */
+bool tocsin_term_same_map(const tocsin_term *a, const tocsin_term *b, uint8_t ndim);
+/* Equal boxes? */
+bool tocsin_term_same_box(const tocsin_term *a, const tocsin_term *b);
+
+/* ---- affine forms --------------------------------------------------------------------------- */
+
+static inline tocsin_affine tocsin_affine_of(int64_t base)
+{
+    return (tocsin_affine){.base = base};
+}
+static inline bool tocsin_affine_same_weights(const tocsin_affine *a, const tocsin_affine *b)
+{
+    return a->weight[0] == b->weight[0] && a->weight[1] == b->weight[1];
+}
+static inline bool tocsin_affine_equal(const tocsin_affine *a, const tocsin_affine *b)
+{
+    return a->base == b->base && tocsin_affine_same_weights(a, b);
+}
+static inline bool tocsin_affine_is_constant(const tocsin_affine *a)
+{
+    return a->weight[0] == 0 && a->weight[1] == 0;
+}
+/* The symbols that it depends on, one bit each. */
+static inline uint8_t tocsin_affine_symbols(const tocsin_affine *a)
+{
+    return (uint8_t)((a->weight[0] != 0) | (a->weight[1] != 0) << 1);
+}
+/* Is [start, start + count) all of [0, extent)? */
+static inline bool tocsin_range_is_whole(const tocsin_affine *start, int64_t count, int64_t extent)
+{
+    return start->base == 0 && tocsin_affine_is_constant(start) && count == extent;
+}
+/* These answer false on overflow. `a` and `*result` may be the same. */
+static inline bool tocsin_affine_scale(const tocsin_affine *a, int64_t factor,
+                                       tocsin_affine *result)
+{
+    return !(__builtin_mul_overflow(a->base, factor, &result->base) |
+             __builtin_mul_overflow(a->weight[0], factor, &result->weight[0]) |
+             __builtin_mul_overflow(a->weight[1], factor, &result->weight[1]));
+}
+static inline bool tocsin_affine_add(const tocsin_affine *a, const tocsin_affine *b,
+                                     tocsin_affine *result)
+{
+    return !(__builtin_add_overflow(a->base, b->base, &result->base) |
+             __builtin_add_overflow(a->weight[0], b->weight[0], &result->weight[0]) |
+             __builtin_add_overflow(a->weight[1], b->weight[1], &result->weight[1]));
+}
+static inline bool tocsin_affine_subtract(const tocsin_affine *a, const tocsin_affine *b,
+                                          tocsin_affine *result)
+{
+    return !(__builtin_sub_overflow(a->base, b->base, &result->base) |
+             __builtin_sub_overflow(a->weight[0], b->weight[0], &result->weight[0]) |
+             __builtin_sub_overflow(a->weight[1], b->weight[1], &result->weight[1]));
+}
+
+#endif
