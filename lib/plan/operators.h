@@ -2,7 +2,8 @@
  *
  * A *signature* says which axes of the operands are the same and what happens to them:
  *
- *     linear: x[... k+] w[n k+] -> [... n]          sdpa: q[b h s d^] k[b h t^ d^] v[b h t^ e] -> [b h s e]
+ *     linear: x[... k+] w[n k+] -> [... n]          sdpa: q[b h s d^] k[b h t^ d^] v[b h t^ e] ->
+ * [b h s e]
  *
  * Words in brackets are axes of one operand, outermost first; a name before a bracket is for the
  * reader's eye. The same axis name in two operands binds them to the same index range.
@@ -106,10 +107,10 @@
     X(WHERE, "where", CONGRUENCE, 3, 1, "[...] [...] [...] -> [...]")                              \
     X(MASKED_FILL, "masked_fill", CONGRUENCE, 2, 1, "[...] [...] -> [...]") /* attr value */       \
     X(AMAX, "amax", AMAX, 1, 1, "")                                                                \
-    X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "") /* attr dim */                                        \
-    X(EMBEDDING, "embedding", EMBEDDING, 2, 1, "")           /* table, indices */                  \
-    X(EMBEDDING_BACKWARD, "embedding_backward", EMBEDDING_BACKWARD, 2, 1, "") /* gradient, indices; \
-                                                                 attr rows */                      \
+    X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "")                                  /* attr dim */       \
+    X(EMBEDDING, "embedding", EMBEDDING, 2, 1, "")                            /* table, indices */ \
+    X(EMBEDDING_BACKWARD, "embedding_backward", EMBEDDING_BACKWARD, 2, 1, "") /* gradient,         \
+                                                                 indices; attr rows */                                                                                      \
     X(TRIANGLE, "triangle", CONGRUENCE, 1, 1, "[... r^ c^] -> [... r^ c^] linear=0")               \
     /* collectives and point-to-point */                                                           \
     X(ALL_REDUCE, "all_reduce", ALL_REDUCE, 1, 1, "")                                              \
@@ -159,15 +160,20 @@ typedef struct tocsin_signature {
     tocsin_signature_operand operands[TOCSIN_SIGNATURE_OPERANDS_MAX]; /* inputs, then outputs */
     uint8_t input_count, output_count, axis_count;
     bool commutative;
-    uint16_t linear; /* bit i: linear in input i */
+    uint16_t linear;                            /* bit i: linear in input i */
     bool contracted[TOCSIN_SIGNATURE_AXES_MAX]; /* + */
     bool whole[TOCSIN_SIGNATURE_AXES_MAX];      /* ^ */
     char axis_name[TOCSIN_SIGNATURE_AXES_MAX][12];
-    const char *text; /* canonical, owned by whoever interned it */
+    const char *text; /* canonical: two signatures that mean the same have the same text, however
+                         their axes are called; owned by whoever interned it */
 } tocsin_signature;
 
-/* Parse one. E_FORMAT with the offset in `text`. A mark anywhere on an axis holds for the axis. */
+/* Parse one (its `text` is NULL then). E_FORMAT with the offset in `text`, E_LIMIT. A mark anywhere
+ * on an axis holds for the axis. */
 tocsin_status tocsin_signature_parse(const char *text, size_t bytes, tocsin_signature *signature,
                                      tocsin_error *error);
+/* Append the signature: with its own names of axes, or with canonical ones (a, b, c, ... in order
+ * of appearance). Either parses back to the same signature. */
+void tocsin_signature_write(const tocsin_signature *signature, bool canonical, tocsin_string *text);
 
 #endif

@@ -29,11 +29,20 @@
 #include "plan/operators.h"
 
 enum {
-    TOCSIN_PLAN_AXES_MAX = 8,      /* of a mesh */
-    TOCSIN_PLAN_NDIM_MAX = 12,     /* of a value */
-    TOCSIN_PLAN_OPERANDS_MAX = 4096 /* inputs or outputs of one operator */
+    TOCSIN_PLAN_AXES_MAX = 8,           /* of a mesh */
+    TOCSIN_PLAN_NDIM_MAX = 12,          /* of a value */
+    TOCSIN_PLAN_OPERANDS_MAX = 4096,    /* inputs or outputs of one operator */
+    TOCSIN_PLAN_ATTRIBUTES_MAX = 64,    /* of one operator */
+    TOCSIN_PLAN_INTEGERS_MAX = 1 << 20, /* in one attribute */
+    TOCSIN_PLAN_MICROBATCHES_MAX = 1 << 20,
+    TOCSIN_PLAN_RANKS_MAX = 1 << 22,
+    TOCSIN_PLAN_OPS_MAX = 1 << 24,          /* listed */
+    TOCSIN_PLAN_VALUES_MAX = 1 << 26,       /* also: strings, members, turns, inputs, outputs */
+    TOCSIN_PLAN_OPERAND_TOTAL_MAX = 1 << 28 /* also: dims, starts */
 };
-#define TOCSIN_PLAN_NONE UINT32_MAX
+#define TOCSIN_PLAN_NONE         UINT32_MAX
+#define TOCSIN_PLAN_INDEX_MAX    (INT64_C(1) << 47) /* sizes, |base| and |weight| of starts */
+#define TOCSIN_PLAN_ELEMENTS_MAX (INT64_C(1) << 62) /* of a value; fewer */
 
 /* base + weight[0] * replica + weight[1] * microbatch */
 enum { TOCSIN_SYMBOL_REPLICA, TOCSIN_SYMBOL_MICROBATCH, TOCSIN_SYMBOL_COUNT };
@@ -63,13 +72,14 @@ typedef struct tocsin_plan_group {
 
 /* A value of one role. */
 typedef struct tocsin_plan_value {
-    uint32_t name;        /* string, unique in the role */
-    uint32_t first_dim;   /* into dims */
-    uint8_t ndim;
-    uint8_t dtype;        /* tocsin_dtype, 0 unknown */
-    bool persistent;      /* one for all micro-batches */
-    bool per_microbatch;  /* an input that differs between micro-batches */
+    uint32_t name;       /* string, unique in the role */
+    uint32_t first_dim;  /* into dims */
+    uint8_t ndim;        /* TOCSIN_PLAN_NDIM_UNKNOWN: it is read, but nothing writes it */
+    uint8_t dtype;       /* tocsin_dtype, 0 unknown */
+    bool persistent;     /* one for all micro-batches; inputs: unless per_microbatch */
+    bool per_microbatch; /* an input that differs between micro-batches */
 } tocsin_plan_value;
+enum { TOCSIN_PLAN_NDIM_UNKNOWN = UINT8_MAX };
 
 /* Attributes of an operator: `key = value` in key order, interned, so that equal sets have one id.
  * Kinds: an integer list ([2,0,1]; a single integer is a list of one written bare), a real, a
@@ -82,7 +92,7 @@ typedef enum tocsin_attribute_kind {
 typedef struct tocsin_attribute {
     uint32_t key; /* string */
     uint8_t kind;
-    uint32_t count;      /* INTEGERS */
+    uint32_t count; /* INTEGERS */
     const int64_t *integers;
     double real;
     uint32_t text; /* string */
@@ -101,15 +111,17 @@ typedef enum tocsin_plan_phase {
 } tocsin_plan_phase;
 
 typedef struct tocsin_plan_op {
-    uint16_t code;        /* tocsin_operator_code */
-    uint8_t phase;        /* tocsin_plan_phase */
-    uint32_t name;        /* string: the operator's own name ("linear", "apply_rotary_emb") */
-    uint32_t label;       /* string: how reports call it, "linear47"; pairs it with the logical op of
-                             the same label, for diagnosis only; "" when unknown */
-    uint32_t fqn, source; /* strings, "" when unknown */
-    uint32_t signature;   /* into signatures; TOCSIN_PLAN_NONE: the operator table's own rule */
-    uint32_t attributes;  /* into attribute_sets; 0 is the empty set */
-    uint32_t group;       /* collectives; else TOCSIN_PLAN_NONE */
+    uint16_t code;  /* tocsin_operator_code */
+    uint8_t phase;  /* tocsin_plan_phase */
+    bool flawed;    /* set by tocsin_plan_finish: it cannot run, see tocsin_plan_flaw */
+    uint32_t name;  /* string: the operator's name, which is the table's unless code is CALL
+                       ("apply_rotary_emb") */
+    uint32_t label; /* string: how reports call it, "linear47"; pairs it with the logical op of
+                       the same label, for diagnosis only; "" when unknown */
+    uint32_t fqn, source;   /* strings, "" when unknown */
+    uint32_t signature;     /* into signatures; TOCSIN_PLAN_NONE: the operator table's own rule */
+    uint32_t attributes;    /* into attribute_sets; 0 is the empty set */
+    uint32_t group;         /* collectives; else TOCSIN_PLAN_NONE */
     uint32_t first_operand; /* into operands: input_count values, then output_count values */
     uint16_t input_count, output_count;
 } tocsin_plan_op;
@@ -156,22 +168,35 @@ typedef struct tocsin_plan_turn {
 } tocsin_plan_turn;
 
 typedef struct tocsin_plan_role {
-    uint32_t device;                         /* row-major number without the replica axis */
-    uint32_t first_replica, replica_count;   /* the replicas that it stands for */
-    uint32_t first_value, value_count;       /* into values; ids in operands are role-local */
+    uint32_t device;                       /* row-major number without the replica axis */
+    uint32_t first_replica, replica_count; /* the replicas that it stands for */
+    uint32_t first_value, value_count;     /* into values; ids in operands are role-local */
     uint32_t first_input, input_count;
     uint32_t first_segment, segment_count;
     uint32_t first_turn, turn_count;
     uint32_t first_output, output_count;
 } tocsin_plan_role;
 
+/* Why an operator cannot run as it stands. Such a plan is well-formed but wrong: the verifier
+ * reports the operator, and must not rely on its shapes or attributes. */
+typedef enum tocsin_flaw_kind {
+    TOCSIN_FLAW_SHAPE, /* shapes and attributes of the operator contradict one another */
+    TOCSIN_FLAW_GROUP, /* the caller is not in the collective's group */
+    TOCSIN_FLAW_PEER,  /* there is no such device to send to or receive from */
+    TOCSIN_FLAW_ORDER  /* a value is read before it is written */
+} tocsin_flaw_kind;
+typedef struct tocsin_plan_flaw {
+    uint32_t op;   /* into ops */
+    uint8_t kind;  /* tocsin_flaw_kind */
+    uint32_t text; /* string: one clause, "dim 2 is out of range" */
+} tocsin_plan_flaw;
+
 struct tocsin_plan {
     tocsin_plan_axis axes[TOCSIN_PLAN_AXES_MAX];
     uint32_t axis_count;
     uint32_t replica_axis; /* or TOCSIN_PLAN_NONE: one replica */
     uint32_t microbatches; /* >= 1 */
-    tocsin_intern strings; /* id 1 is "" */
-    tocsin_intern signatures_text;
+    tocsin_intern strings; /* id 1 is "", ids from 2 the names of the operator table, in order */
     TOCSIN_VEC(tocsin_plan_group) groups;
     TOCSIN_VEC(tocsin_plan_member) members;
     TOCSIN_VEC(tocsin_plan_role) roles;
@@ -186,9 +211,13 @@ struct tocsin_plan {
     TOCSIN_VEC(uint32_t) operands;
     TOCSIN_VEC(tocsin_attribute_set) attribute_sets; /* [0] is the empty set */
     TOCSIN_VEC(tocsin_signature) signatures;
-    TOCSIN_VEC(uint32_t) assumptions; /* strings: what a reader took for granted */
-    tocsin_arena arena;               /* attributes, signatures */
-    tocsin_map attribute_index, signature_index;
+    TOCSIN_VEC(uint32_t) assumptions;   /* strings: what a reader took for granted */
+    TOCSIN_VEC(tocsin_plan_flaw) flaws; /* in order of ops; one for each flawed op */
+    tocsin_arena arena;                 /* attributes */
+    tocsin_intern attribute_keys;       /* id - 1: attribute set with these bytes (builder.c) */
+    tocsin_intern signature_keys;       /* id - 1: signature of this canonical text */
+    tocsin_intern signature_sources;    /* texts as given; id - 1 into: */
+    TOCSIN_VEC(uint32_t) signature_of_source;
 };
 
 /* ---- reading a plan (plan.c) ---------------------------------------------------------------- */
@@ -202,18 +231,31 @@ static inline const int64_t *tocsin_plan_shape(const tocsin_plan *plan,
 uint32_t tocsin_plan_replicas(const tocsin_plan *plan); /* size of the replica axis, or 1 */
 uint32_t tocsin_plan_devices(const tocsin_plan *plan);  /* product of the other axes */
 uint32_t tocsin_plan_rank(const tocsin_plan *plan, uint32_t device, uint32_t replica);
+/* The coordinates of a device on the axes other than the replica axis, in their order; 0 on it. */
+void tocsin_plan_coordinates(const tocsin_plan *plan, uint32_t device,
+                             uint32_t coordinates[TOCSIN_PLAN_AXES_MAX]);
+/* Ranks in one instance of the group. */
+uint64_t tocsin_plan_group_size(const tocsin_plan *plan, uint32_t group);
+/* The flaw of a flawed op. */
+const tocsin_plan_flaw *tocsin_plan_flaw_of(const tocsin_plan *plan, uint32_t op);
 /* "pp=1 tp=0" of a device, into the string. */
 void tocsin_plan_device_text(const tocsin_plan *plan, uint32_t device, tocsin_string *text);
 /* The attribute called `key`, or NULL. */
 const tocsin_attribute *tocsin_plan_attribute(const tocsin_plan *plan, uint32_t attribute_set,
                                               const char *key);
 
-/* ---- building a plan (builder.c): used by every reader and by tests --------------------------- */
+/* ---- building a plan (builder.c): used by every reader and by tests ---------------------------
+ */
 
 /* A plan under construction is a tocsin_plan; these append to it. Strings are copied. Each fails
  * with E_MEMORY, E_LIMIT or E_FORMAT (what is wrong with the plan). */
 tocsin_plan *tocsin_plan_new(void); /* NULL: out of memory */
-uint32_t tocsin_plan_string(tocsin_plan *plan, const char *text, size_t bytes); /* 0: memory */
+/* The string's id; 0: out of memory, or too many. */
+uint32_t tocsin_plan_string(tocsin_plan *plan, const char *text, size_t bytes);
+/* The error of a tocsin_plan_string that returned 0. */
+tocsin_status tocsin_plan_string_error(const tocsin_plan *plan, tocsin_error *error);
+tocsin_status tocsin_plan_set_microbatches(tocsin_plan *plan, uint64_t count, tocsin_error *error);
+/* The mesh comes before groups and roles. */
 tocsin_status tocsin_plan_add_axis(tocsin_plan *plan, const char *name, uint32_t size,
                                    bool is_replica, tocsin_error *error);
 tocsin_status tocsin_plan_add_group(tocsin_plan *plan, const char *name,
@@ -236,20 +278,47 @@ tocsin_status tocsin_plan_add_input(tocsin_plan *plan, uint32_t value, uint32_t 
 tocsin_status tocsin_plan_add_output(tocsin_plan *plan, const tocsin_plan_output *output,
                                      const tocsin_affine *starts, tocsin_error *error);
 tocsin_status tocsin_plan_begin_segment(tocsin_plan *plan, uint32_t name, tocsin_error *error);
-/* `op` without first_operand; goes to the segment begun last. */
+/* Replace the type of a value of which only the name was known (NDIM_UNKNOWN). */
+tocsin_status tocsin_plan_define_value(tocsin_plan *plan, uint32_t id,
+                                       const tocsin_plan_value *value, const int64_t *shape,
+                                       tocsin_error *error);
+/* `op` without first_operand; goes to the segment begun last. name, label, fqn and source may be 0
+ * for "" (name: for the table's). */
 tocsin_status tocsin_plan_add_op(tocsin_plan *plan, const tocsin_plan_op *op,
                                  const uint32_t *inputs, const uint32_t *outputs,
                                  tocsin_error *error);
 tocsin_status tocsin_plan_add_turn(tocsin_plan *plan, uint32_t segment, int32_t microbatch,
                                    tocsin_error *error);
 tocsin_status tocsin_plan_assume(tocsin_plan *plan, const char *text, tocsin_error *error);
-/* Check the whole: every device has one role per replica, ids in range, one producer per value and
- * micro-batch (ACCUMULATE excepted), values written before they are read in program order, operand
- * counts and shapes fit the operator table, groups of collectives contain the caller. Wrong *maths*
- * is not its business, and a value that is never written is the verifier's to report. */
+/* Check the whole. E_FORMAT for what is no plan: a device and replica without a role or with two, a
+ * value with two producers (ACCUMULATE excepted), a collective without a group, an operator with
+ * the wrong number of operands or without an attribute that it needs (or with one that its rule
+ * does not know), a read that cannot say which micro-batch it means.
+ * An operator that cannot run (shapes that do not fit, a group without the caller, a value read
+ * before it is written) is marked `flawed`, and its flaw listed: reporting it is the verifier's
+ * business, and so is a value that is never written. Roles without a schedule get one. */
 tocsin_status tocsin_plan_finish(tocsin_plan *plan, tocsin_error *error);
 
-/* ---- readers (one file each) ------------------------------------------------------------------ */
+/* ---- operators that the user declares (declarations.c) ----------------------------------------
+ */
+
+/* The lines `op NAME SIGNATURE` of a file (`--ops`). Zero is empty. */
+typedef struct tocsin_declarations {
+    tocsin_intern names;                 /* id - 1 into: */
+    TOCSIN_VEC(const char *) signatures; /* texts, in the arena */
+    tocsin_arena arena;
+} tocsin_declarations;
+
+/* Errors: E_FORMAT (with the offset), E_LIMIT, E_NOT_FOUND, E_IO, E_MEMORY. `path` NULL: none. */
+tocsin_status tocsin_declarations_load(const char *path, tocsin_declarations *declarations,
+                                       tocsin_error *error);
+/* The signature that `name` was declared with, or NULL. */
+const char *tocsin_declarations_find(const tocsin_declarations *declarations, const char *name,
+                                     size_t bytes);
+void tocsin_declarations_free(tocsin_declarations *declarations);
+
+/* ---- readers (one file each) ------------------------------------------------------------------
+ */
 
 tocsin_status tocsin_plan_read_text(const char *text, size_t bytes, const char *name,
                                     const tocsin_plan_options *options, tocsin_plan **plan,
