@@ -1,0 +1,246 @@
+"""One rank's step, traced: the script is built on a fake process group of that rank and runs
+forward, backward and optimizer under the tape."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import multiprocessing
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch.utils._pytree import tree_leaves
+
+from . import placements
+from .capture import ExportError, Input, Op, Tape, Value, inner
+
+
+@dataclass
+class Output:
+    kind: str  # loss, grad, param, state
+    name: str
+    starts: tuple[int, ...]
+    value: Value
+
+
+@dataclass
+class Trace:
+    ops: list[Op]
+    inputs: list[Input]
+    outputs: list[Output]
+    notes: list[str]
+    loss_fold: str | None  # how the replicas' losses make the logical one, if the script says
+
+
+class _Job:
+    """What build() returned; a dict or an object."""
+
+    def __init__(self, built):
+        def get(key, default=None):
+            if isinstance(built, dict):
+                return built.get(key, default)
+            return getattr(built, key, default)
+
+        self.model, self.batch = get("model"), get("batch")
+        self.loss_fn, self.step_fn = get("loss_fn"), get("step_fn")
+        self.optimizer = get("optimizer")
+        self.shards = get("shards", None) or {}
+        self.loss_fold = get("loss_fold")
+        if self.model is None or (self.loss_fn is None and self.step_fn is None):
+            raise ExportError("build() returns no model, or neither loss_fn nor step_fn")
+
+    def run(self):
+        """Forward and backward; the loss."""
+        if self.step_fn is not None:
+            return self.step_fn(self.model, self.batch)
+        loss = self.loss_fn(self.model, self.batch)
+        loss.backward()
+        return loss
+
+
+def load(path: str, name: str):
+    """build() of the script."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module_name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    if spec is None or spec.loader is None:
+        raise ExportError(f"{path} is not a Python script")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise ExportError(f"{path} has no function {name}")
+    return getattr(module, name)
+
+
+def _start(axes: dict[str, int], rank: int):
+    """A process group that talks to nobody, and the mesh over it."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    world = 1
+    for size in axes.values():
+        world *= size
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
+    return dist.init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axes))
+
+
+@contextlib.contextmanager
+def _module_names(tape: Tape, model):
+    modules = tree_leaves(list(model)) if isinstance(model, (list, tuple)) else [model]
+    names = {id(m): placements.clean_name(n) for each in modules for n, m in each.named_modules()}
+
+    def enter(module, args):
+        tape.modules.append(names.get(id(module), tape.modules[-1] if tape.modules else ""))
+
+    def leave(module, args, result):
+        tape.modules.pop()
+
+    handles = [torch.nn.modules.module.register_module_forward_pre_hook(enter),
+               torch.nn.modules.module.register_module_forward_hook(leave, always_call=True)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _named(model, what: str):
+    for each in model if isinstance(model, (list, tuple)) else [model]:
+        for name, tensor in getattr(each, what)():
+            yield placements.clean_name(name), tensor
+
+
+def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None, rank: int) -> Trace:
+    torch.set_num_threads(1)
+    root = os.path.dirname(os.path.abspath(script))
+    function = load(script, build)
+    mesh = _start(axes, rank) if axes else None
+    torch.manual_seed(0)
+    job = _Job(function(mesh, **arguments))
+    backend = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with torch.autograd.set_multithreading_enabled(False), backend:
+        _warm_up(job)
+        tape = Tape(root)
+        parameters = _declare(tape, job, mesh)
+        outputs = []
+        with tape, _module_names(tape, job.model):
+            loss = job.run()
+            tape.phase_hint = "opt"
+            if loss is not None:
+                loss = inner(loss.detach())
+                outputs.append(Output("loss", "loss", (0,) * loss.dim(), tape.read(loss)))
+            outputs += _gradients(tape, job, mesh, parameters)
+            if job.optimizer is not None:
+                job.optimizer.step()
+                outputs += _updated(tape, job, mesh, parameters)
+    return Trace(_needed(tape.ops, outputs), tape.inputs, outputs, sorted(tape.notes),
+                 job.loss_fold)
+
+
+_ARTEFACTS = {"view", "permute", "expand", "slice", "select", "full", "arange"}
+
+
+def _needed(ops: list[Op], outputs: list[Output]) -> list[Op]:
+    """Without the views and constants that nothing reads: the tape made them in following memory.
+    What the script itself computes stays, needed or not."""
+    used = {id(output.value) for output in outputs}
+    kept = []
+    for op in reversed(ops):
+        if op.name in _ARTEFACTS and not any(id(v) in used for v in op.outputs):
+            continue
+        used.update(id(v) for v in op.inputs)
+        kept.append(op)
+    return kept[::-1]
+
+
+def _warm_up(job: _Job) -> None:
+    """A step before the one that is traced: what is made lazily (optimizer state, FSDP's buffers,
+    DTensor's caches) is there then, as it is in every step but the first."""
+    job.run()
+    if job.optimizer is not None:
+        job.optimizer.step()
+    for _, parameter in _named(job.model, "named_parameters"):
+        parameter.grad = None
+
+
+def _declare(tape: Tape, job: _Job, mesh) -> list:
+    parameters = list(_named(job.model, "named_parameters"))
+    for name, tensor in [*parameters, *_named(job.model, "named_buffers")]:
+        starts = placements.tensor_starts(tensor, name, job.shards, mesh)
+        if not tape.known(inner(tensor)):
+            tape.declare(inner(tensor).detach(), name, starts)
+    for name, key, tensor in _states(job, parameters):
+        starts = placements.tensor_starts(tensor, name, job.shards, mesh)
+        tape.declare(inner(tensor), f"{name}.{key}", starts)
+    for k, tensor in enumerate(tree_leaves(job.batch)):
+        if isinstance(tensor, torch.Tensor):
+            name, starts = placements.batch_slice(tensor) or (f"batch.{k}", (0,) * tensor.dim())
+            tape.declare(inner(tensor), name, starts)
+    return parameters
+
+
+def _states(job: _Job, parameters):
+    """The optimizer's tensors that have an element for each of the parameter."""
+    if job.optimizer is None:
+        return
+    for name, parameter in parameters:
+        for key, state in sorted(job.optimizer.state.get(parameter, {}).items()):
+            if isinstance(state, torch.Tensor) and state.shape == parameter.shape and state.dim():
+                yield name, key, state
+
+
+def _output(tape, kind, name, tensor, declared, mesh, owner=None):
+    starts = placements.tensor_starts(tensor, owner or name, declared, mesh)
+    return Output(kind, name, starts, tape.read(inner(tensor)))
+
+
+def _gradients(tape, job, mesh, parameters):
+    return [_output(tape, "grad", name, p.grad, job.shards, mesh)
+            for name, p in parameters if p.grad is not None]
+
+
+def _updated(tape, job, mesh, parameters):
+    made = [_output(tape, "param", name, p, job.shards, mesh) for name, p in parameters]
+    return made + [_output(tape, "state", f"{name}.{key}", state, job.shards, mesh, name)
+                   for name, key, state in _states(job, parameters)]
+
+
+# ---- each trace in a process of its own ---------------------------------------------------------
+
+
+def _child(pipe, arguments) -> None:
+    try:
+        pipe.send((True, trace(*arguments)))
+    except ExportError as error:
+        pipe.send((False, str(error)))
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        if os.environ.get("TOCSIN_PLAN_DEBUG"):
+            traceback.print_exc()
+        pipe.send((False, f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"))
+    finally:
+        pipe.close()
+        os._exit(0)  # torch's atexit handlers belong to the parent
+
+
+def trace_in_process(*arguments) -> Trace:
+    """trace(), where a script's global state cannot spoil the next one's."""
+    context = multiprocessing.get_context("fork")
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(there, arguments))
+    process.start()
+    there.close()
+    try:
+        good, result = here.recv()
+    except EOFError:
+        good, result = False, "the traced process died"
+    process.join()
+    if not good:
+        raise ExportError(result)
+    return result
