@@ -19,8 +19,8 @@
  * Rules (X's third column) are what the prover knows how to do with an operator:
  *   CONGRUENCE  equal operands give equal results; the signature says how slices and partial sums
  *               of the operands show in the result. Everything nonlinear, and all contractions.
- *   otherwise   exact knowledge, in lib/prove/transfer.c: structure (views, slices, joins), linear
- *               combinations, constants, collectives.
+ *   otherwise   exact knowledge, in lib/prove/{transfer,lookup,collective}.c: structure (views,
+ *               slices, joins), linear combinations, constants, table look-ups, collectives.
  */
 #ifndef TOCSIN_PLAN_OPERATORS_H
 #define TOCSIN_PLAN_OPERATORS_H
@@ -29,19 +29,23 @@
 
 /* X(CODE, "name", RULE, inputs (-1: any number >= 1), outputs, "signature")
  *
- * Attributes by operator (all integers unless said):
- *   view shape=[...]                           permute dims=[...]        expand shape=[...]
- *   slice dim start end step(=1)               cat dim                   stack dim
+ * Attributes by operator (integers unless said; `?`: may be left out; the list is in
+ * operator_attributes.c):
+ *   view shape=[...]?                          permute dims=[...]        expand shape=[...]?
+ *   slice dim start end step?(1)               cat dim                   stack dim
  *   pad dim before after (zeros)               select dim index          unbind dim
  *   split dim sizes=[...]                      scale factor (real)       add_scalar value (real)
- *   sum dims=[...] keepdim                     mean dims=[...] keepdim   amax dims=[...] keepdim
- *   full shape=[...] value (real)              arange start end step     power exponent (real)
- *   add alpha (real, =1)                       all_reduce op=sum|avg|max|min
+ *   sum dims=[...] keepdim?(0)                 mean, amax likewise       softmax dim
+ *   full value (real) shape=[...]?             arange start end step?(1) pow exponent (real)
+ *   add alpha? (real, 1; of the last term)     masked_fill value (real)  cast dtype? (word)
+ *   embedding_backward rows                    all_reduce op=sum|avg|max|min
  *   all_gather dim                             reduce_scatter dim op=sum|avg
  *   all_to_all split_dim join_dim              broadcast root (index in the group)
- *   send peer tag=0 (peer: device)             recv peer tag=0
- * `view`'s and `expand`'s shapes are local; collectives act within the op's group.
- * A collective of asynchronous kind carries async=1 and its result is read after a `wait`. */
+ *   send peer tag?(0) (peer: device)           recv peer tag?(0)
+ * A real may be written as an integer. Dims count from 0, outermost first. `view`'s and `expand`'s
+ * shapes are local; collectives act within the op's group. A collective of asynchronous kind
+ * carries async=1 and its result is read after a `wait`. Operators of the rule CONGRUENCE may have
+ * further attributes, which belong to their identity; others may not. */
 #define TOCSIN_OPERATOR_TABLE(X)                                                                   \
     X(CALL, "call", CONGRUENCE, -1, -1, "") /* any operator with a signature of its own */         \
     /* structure */                                                                                \
@@ -76,10 +80,10 @@
     X(MM, "mm", CONGRUENCE, 2, 1, "a[m k+] b[k+ n] -> [m n] linear=0,1")                           \
     X(BMM, "bmm", CONGRUENCE, 2, 1, "a[b m k+] b[b k+ n] -> [b m n] linear=0,1")                   \
     X(MATMUL, "matmul", CONGRUENCE, 2, 1, "a[... m k+] b[... k+ n] -> [... m n] linear=0,1")       \
-    X(MULTIPLY, "mul", CONGRUENCE, 2, 1, "[...] [...] -> [...] linear=0,1 commutative")            \
+    X(MULTIPLY, "mul", MULTIPLY, 2, 1, "[...] [...] -> [...] linear=0,1 commutative")              \
     X(DIVIDE, "div", DIVIDE, 2, 1, "") /* a * reciprocal(b) */                                     \
-    X(RECIPROCAL, "reciprocal", CONGRUENCE, 1, 1, "[...] -> [...]")                                \
-    X(POWER, "pow", CONGRUENCE, 1, 1, "[...] -> [...]")                                            \
+    X(RECIPROCAL, "reciprocal", RECIPROCAL, 1, 1, "[...] -> [...]")                                \
+    X(POWER, "pow", POWER, 1, 1, "[...] -> [...]")                                                 \
     X(SQUARE_ROOT, "sqrt", CONGRUENCE, 1, 1, "[...] -> [...]")                                     \
     X(RSQRT, "rsqrt", CONGRUENCE, 1, 1, "[...] -> [...]")                                          \
     X(EXP, "exp", CONGRUENCE, 1, 1, "[...] -> [...]")                                              \
@@ -105,12 +109,12 @@
     X(OR, "or", CONGRUENCE, 2, 1, "[...] [...] -> [...] commutative")                              \
     X(NOT, "not", CONGRUENCE, 1, 1, "[...] -> [...]")                                              \
     X(WHERE, "where", CONGRUENCE, 3, 1, "[...] [...] [...] -> [...]")                              \
-    X(MASKED_FILL, "masked_fill", CONGRUENCE, 2, 1, "[...] [...] -> [...]") /* attr value */       \
+    X(MASKED_FILL, "masked_fill", MASKED_FILL, 2, 1, "[...] [...] -> [...]")                       \
     X(AMAX, "amax", AMAX, 1, 1, "")                                                                \
-    X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "")                                  /* attr dim */       \
-    X(EMBEDDING, "embedding", EMBEDDING, 2, 1, "")                            /* table, indices */ \
-    X(EMBEDDING_BACKWARD, "embedding_backward", EMBEDDING_BACKWARD, 2, 1, "") /* gradient,         \
-                                                                 indices; attr rows */                                                                                      \
+    X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "")                                                       \
+    X(EMBEDDING, "embedding", EMBEDDING, 2, 1, "") /* table, indices */                            \
+    /* gradient, indices */                                                                        \
+    X(EMBEDDING_BACKWARD, "embedding_backward", EMBEDDING_BACKWARD, 2, 1, "")                      \
     X(TRIANGLE, "triangle", CONGRUENCE, 1, 1, "[... r^ c^] -> [... r^ c^] linear=0")               \
     /* collectives and point-to-point */                                                           \
     X(ALL_REDUCE, "all_reduce", ALL_REDUCE, 1, 1, "")                                              \
