@@ -1,0 +1,409 @@
+/* view.c - row-major reshape of relations.
+ *
+ * A view keeps the order of all elements, so it keeps the order of all digits: the digits of all
+ * dims, outermost first, are one sequence, and a view moves the boundaries of dims in it, splitting
+ * a digit where a new boundary falls inside. Dims before and after that multiply to the same size
+ * form a *block*; blocks are independent.
+ *
+ * Local sizes do not say everything: a digit of count 1 (the one head, row or expert that a rank
+ * has) takes no room, and where it belongs is a matter of choice, right in any case and good when
+ * the logical model cuts there too. It stays in its dim while that dim has a counterpart; a dim of
+ * size 1 that vanishes leaves its digits to the next dim. A new dim of size 1 takes digits of count
+ * 1 that stand at its place, or is split off the next digit where a logical view splits the same
+ * digit (`splits` of the universe remembers these).
+ *
+ * Cost: linear in digits and dims, and one interning.
+ */
+#include "prove/layout.h"
+
+#include <assert.h>
+
+enum { NDIM_MAX = TOCSIN_PLAN_NDIM_MAX };
+
+/* One group of old dims [old_first, old_end) and new dims [new_first, new_end): either all of size
+ * 1 (a gap; one side may be empty) or a block, which begins and ends with sizes > 1. */
+typedef struct view_block {
+    uint8_t old_first, old_end, new_first, new_end;
+    bool gap;
+} view_block;
+
+typedef struct viewing {
+    const int64_t *shape;
+    uint8_t ndim;
+    uint8_t block_count;
+    view_block blocks[2 * NDIM_MAX + 2];
+} viewing;
+
+static tocsin_relation_id refuse_shape(tocsin_universe *universe, const int64_t *from,
+                                       uint8_t from_ndim, const int64_t *to, uint8_t to_ndim,
+                                       const char *why)
+{
+    char text[2][96];
+    for (int side = 0; side < 2; side++) {
+        const int64_t *shape = side == 0 ? from : to;
+        const uint8_t ndim = side == 0 ? from_ndim : to_ndim;
+        size_t used = 0;
+        text[side][0] = '\0';
+        for (uint8_t d = 0; d < ndim && used < sizeof text[0] - 24; d++)
+            used += (size_t)snprintf(text[side] + used, sizeof text[0] - used, "%s%lld",
+                                     d > 0 ? " " : "", (long long)shape[d]);
+    }
+    return tocsin_universe_refuse(universe, TOCSIN_CAUSE_WRONG_LAYOUT, "a view of [%s] as [%s] %s",
+                                  text[0], text[1], why);
+}
+
+/* Match the dims. false: the sizes do not multiply to the same. */
+static bool plan_view(const int64_t *from, uint8_t from_ndim, viewing *view)
+{
+    const int64_t *to = view->shape;
+    uint8_t i = 0, j = 0;
+
+    view->block_count = 0;
+    for (;;) {
+        view_block *gap = &view->blocks[view->block_count++];
+        *gap = (view_block){.old_first = i, .new_first = j, .gap = true};
+        while (i < from_ndim && from[i] == 1)
+            i++;
+        while (j < view->ndim && to[j] == 1)
+            j++;
+        gap->old_end = i;
+        gap->new_end = j;
+        if (i == from_ndim || j == view->ndim)
+            return i == from_ndim && j == view->ndim;
+        view_block *block = &view->blocks[view->block_count++];
+        *block = (view_block){.old_first = i, .new_first = j};
+        int64_t old_size = from[i++], new_size = to[j++];
+        while (old_size != new_size) {
+            const bool more_old = old_size < new_size;
+            if (more_old ? i == from_ndim : j == view->ndim)
+                return false;
+            if (more_old ? __builtin_mul_overflow(old_size, from[i++], &old_size)
+                         : __builtin_mul_overflow(new_size, to[j++], &new_size))
+                return false;
+        }
+        block->old_end = i;
+        block->new_end = j;
+    }
+}
+
+/* ---- one term
+ * ------------------------------------------------------------------------------------ */
+
+/* The sequence of digits and the new dim of each; built from the innermost digit, back to front. */
+typedef struct sequence {
+    uint32_t count;
+    tocsin_digit digits[TOCSIN_DRAFT_DIGITS_MAX]; /* innermost first */
+    uint8_t dim[TOCSIN_DRAFT_DIGITS_MAX];
+    bool full;
+} sequence;
+
+static void push(sequence *to, const tocsin_digit *digit, uint8_t dim)
+{
+    if (to->count == TOCSIN_DRAFT_DIGITS_MAX) {
+        to->full = true;
+        return;
+    }
+    to->dim[to->count] = dim;
+    to->digits[to->count++] = *digit;
+}
+
+/* Where a logical view splits digits: (atom, axis, stride, extent, inner size). */
+struct split_key {
+    tocsin_atom_id atom;
+    uint32_t axis;
+    int64_t stride, extent, inner;
+};
+
+static struct split_key key_of_split(tocsin_atom_id atom, const tocsin_digit *digit, int64_t inner)
+{
+    return (struct split_key){atom, digit->axis, digit->stride, digit->extent, inner};
+}
+
+/* digit = outer * n + inner. false: its range is not a whole number of blocks of n, nor within one
+ * of them. */
+static bool split_digit(const tocsin_digit *digit, int64_t n, tocsin_digit *outer,
+                        tocsin_digit *inner)
+{
+    *outer = *inner = *digit;
+    if (digit->axis == TOCSIN_DIGIT_BROADCAST) {
+        inner->count = inner->extent = n;
+        outer->count = outer->extent = digit->count / n;
+        return digit->count % n == 0;
+    }
+    if (digit->extent % n != 0 || digit->count % n != 0 ||
+        !tocsin_affine_divisible(&digit->start, n))
+        return false;
+    outer->stride = digit->stride * n; /* at most stride * extent, the size of the axis */
+    outer->extent = digit->extent / n;
+    outer->start = tocsin_affine_divide(&digit->start, n);
+    outer->count = digit->count / n;
+    inner->extent = inner->count = n;
+    inner->start = tocsin_affine_of(0);
+    return true;
+}
+
+/* Distribute the digits of a block, given outermost first, to its new dims. */
+static bool regroup(tocsin_universe *universe, const tocsin_relation *relation, const viewing *view,
+                    const view_block *block, tocsin_atom_id atom, const tocsin_digit *digits,
+                    uint32_t count, sequence *to)
+{
+    tocsin_digit rest = {0}; /* what a split left of the digit that is next */
+    bool split = false;
+
+    for (uint8_t d = block->new_end; d-- > block->new_first;) {
+        int64_t need = view->shape[d];
+        while (count > 0 || split) {
+            const tocsin_digit digit = split ? rest : digits[count - 1];
+            if (need == 1 && digit.count > 1 && d > block->new_first)
+                break;
+            if (digit.count <= need && need % digit.count == 0) {
+                push(to, &digit, d);
+                need /= digit.count;
+                count -= !split;
+                split = false;
+                continue;
+            }
+            tocsin_digit inner;
+            if (need == 1 || !split_digit(&digit, need, &rest, &inner)) {
+                refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
+                             "cuts across the parts that the value consists of");
+                return false;
+            }
+            if (universe->logical && digit.axis != TOCSIN_DIGIT_BROADCAST) {
+                const struct split_key key = key_of_split(atom, &digit, need);
+                if (tocsin_intern_put(&universe->splits, &key, sizeof key) == 0)
+                    return tocsin_universe_fail(universe, TOCSIN_E_MEMORY) != 0;
+            }
+            push(to, &inner, d);
+            count -= !split;
+            split = true;
+            need = 1;
+        }
+        assert(need == 1);
+    }
+    return true;
+}
+
+/* Digits of dims of size 1 go to the gap's new dims in order, else to the next dim, else the last.
+ */
+static void fill_gap(const viewing *view, const view_block *gap, const tocsin_term *term,
+                     const tocsin_digit *end, sequence *to)
+{
+    const uint8_t fresh = (uint8_t)(gap->new_end - gap->new_first);
+
+    for (uint8_t d = gap->old_end; d-- > gap->old_first;) {
+        const uint8_t place = (uint8_t)(d - gap->old_first);
+        uint8_t dim = (uint8_t)(gap->new_first + (place < fresh ? place : fresh - 1));
+        if (fresh == 0)
+            dim = gap->new_end < view->ndim ? gap->new_end : (uint8_t)(view->ndim - 1);
+        for (uint8_t k = term->digit_count[d]; k-- > 0;)
+            push(to, --end, dim);
+    }
+}
+
+/* ---- new dims of size 1 -------------------------------------------------------------------------
+ */
+
+static bool is_single(const tocsin_digit *digit)
+{
+    return digit->count == 1 && digit->axis != TOCSIN_DIGIT_BROADCAST;
+}
+
+/* Insert at index i, moving the outer digits up. */
+static void insert(sequence *in, uint32_t i, const tocsin_digit *digit, uint8_t dim)
+{
+    if (in->count == TOCSIN_DRAFT_DIGITS_MAX) {
+        in->full = true;
+        return;
+    }
+    memmove(&in->digits[i + 1], &in->digits[i], (in->count - i) * sizeof in->digits[0]);
+    memmove(&in->dim[i + 1], &in->dim[i], in->count - i);
+    in->digits[i] = *digit;
+    in->dim[i] = dim;
+    in->count++;
+}
+
+/* Split the one element that the outermost digit of dim `next` has of a logical dim off into dim
+ * `into`, when a logical view makes that dim. `i`: index of the digit. */
+static void peel(tocsin_universe *universe, tocsin_atom_id atom, sequence *in, uint32_t i,
+                 uint8_t into)
+{
+    const tocsin_digit digit = in->digits[i];
+    tocsin_digit outer, inner;
+
+    if (digit.axis == TOCSIN_DIGIT_BROADCAST || digit.count == 1 || digit.count == digit.extent ||
+        !split_digit(&digit, digit.count, &outer, &inner))
+        return;
+    const struct split_key key = key_of_split(atom, &digit, digit.count);
+    if (tocsin_intern_find(&universe->splits, &key, sizeof key) == 0)
+        return;
+    in->digits[i] = inner;
+    insert(in, i + 1, &outer, into);
+}
+
+/* Hand the digits [first_digit, end_digit), innermost first, to the dims [first, end): one each,
+ * from the outermost, what is left to the last. */
+static void hand_over(sequence *in, uint32_t first_digit, uint32_t end_digit, uint8_t first,
+                      uint8_t end)
+{
+    uint8_t dim = first;
+    for (uint32_t i = end_digit; i-- > first_digit;) {
+        in->dim[i] = dim;
+        if (dim + 1 < end)
+            dim++;
+    }
+}
+
+/* The new dims [first, end) have size 1 and no old counterpart: give them what stands at their
+ * place. */
+static void fill_fresh(tocsin_universe *universe, const viewing *view, tocsin_atom_id atom,
+                       sequence *in, uint8_t first, uint8_t end)
+{
+    uint32_t at = 0; /* digits of the dims from `end` on */
+
+    while (at < in->count && in->dim[at] >= end)
+        at++;
+    if (at < in->count && in->dim[at] >= first)
+        return; /* something has found its way there already */
+    if (first > 0 && view->shape[first - 1] > 1) {
+        uint32_t trailing = at; /* digits of count 1 at the end of the dim before */
+        while (in->dim[trailing] == first - 1 && is_single(&in->digits[trailing]))
+            trailing++; /* stops at one with a count > 1, which the dim has */
+        if (trailing > at) {
+            hand_over(in, at, trailing, first, end);
+            return;
+        }
+    }
+    if (at == 0 || in->dim[at - 1] != end)
+        return;
+    uint32_t leading = at; /* digits of count 1 at the front of the dim behind */
+    while (leading > 0 && in->dim[leading - 1] == end && is_single(&in->digits[leading - 1]))
+        leading--;
+    hand_over(in, leading, at, first, end);
+    if (leading == at)
+        peel(universe, atom, in, at - 1, (uint8_t)(end - 1));
+}
+
+static void fill_all_fresh(tocsin_universe *universe, const viewing *view, tocsin_atom_id atom,
+                           sequence *in)
+{
+    for (uint8_t b = view->block_count; b-- > 0;) {
+        const view_block *block = &view->blocks[b];
+        uint8_t end = block->new_end;
+        if (block->gap) {
+            const uint8_t known = (uint8_t)(block->old_end - block->old_first);
+            if (end - block->new_first > known)
+                fill_fresh(universe, view, atom, in, (uint8_t)(block->new_first + known), end);
+            continue;
+        }
+        while (end > block->new_first) { /* runs of size 1 within a block */
+            uint8_t first = end;
+            while (view->shape[first - 1] == 1)
+                first--;
+            if (first < end)
+                fill_fresh(universe, view, atom, in, first, end);
+            end = (uint8_t)(first - 1);
+        }
+    }
+}
+
+static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relation,
+                         const tocsin_term *term, void *context, tocsin_draft *draft)
+{
+    const viewing *view = context;
+    sequence made;
+    uint32_t end = term->digit_total;
+
+    made.count = 0;
+    made.full = false;
+    for (uint8_t b = view->block_count; b-- > 0;) {
+        const view_block *block = &view->blocks[b];
+        uint32_t count = 0;
+        for (uint8_t d = block->old_first; d < block->old_end; d++)
+            count += term->digit_count[d];
+        if (block->gap && view->ndim == 0)
+            draft->pinned += count;
+        else if (block->gap)
+            fill_gap(view, block, term, term->digits + end, &made);
+        else if (!regroup(universe, relation, view, block, term->atom, term->digits + end - count,
+                          count, &made))
+            return false;
+        end -= count;
+    }
+    assert(end == 0);
+    fill_all_fresh(universe, view, term->atom, &made);
+    draft->full = made.full;
+    memset(draft->digit_count, 0, sizeof draft->digit_count);
+    for (uint32_t i = made.count; i-- > 0;) {
+        tocsin_draft_push(draft, &made.digits[i]);
+        draft->digit_count[made.dim[i]]++;
+    }
+    if (draft->pinned > 0)
+        memcpy(draft->digits, term->digits, draft->pinned * sizeof draft->digits[0]);
+    return true;
+}
+
+/* ---- segments
+ * ------------------------------------------------------------------------------------- */
+
+/* The segmented dim is the first of its block that is > 1, and so is the new one; every segment
+ * must be a whole number of the new dim's elements. */
+static tocsin_relation_id view_segments(tocsin_universe *universe, const tocsin_relation *relation,
+                                        const viewing *view)
+{
+    const uint32_t dim = relation->segment_dim;
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    tocsin_relation_id *pieces = TOCSIN_SCRATCH(universe, tocsin_relation_id, relation->count);
+    const view_block *block = view->blocks;
+    int64_t shape[NDIM_MAX], old_inner = 1, new_inner = 1;
+    tocsin_relation_id made = 0;
+
+    if (pieces == NULL)
+        goto out;
+    while (block->gap || dim >= block->old_end)
+        block++;
+    for (uint8_t d = (uint8_t)(dim + 1); d < block->old_end; d++)
+        old_inner *= relation->shape[d];
+    for (uint8_t d = (uint8_t)(block->new_first + 1); d < block->new_end; d++)
+        new_inner *= view->shape[d];
+    memcpy(shape, view->shape, view->ndim * sizeof shape[0]);
+    for (uint32_t i = 0; i < relation->count; i++) {
+        const int64_t size =
+            tocsin_relation_get(universe, relation->segments[i])->shape[dim] * old_inner;
+        if (block->old_first != dim || size % new_inner != 0) {
+            refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
+                         "cuts across the pieces that the value consists of");
+            goto out;
+        }
+        shape[block->new_first] = size / new_inner;
+        pieces[i] = tocsin_relation_view(universe, relation->segments[i], shape, view->ndim);
+        if (pieces[i] == 0)
+            goto out;
+    }
+    made = tocsin_relation_of_segments(universe, pieces, relation->count, block->new_first);
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+tocsin_relation_id tocsin_relation_view(tocsin_universe *universe, tocsin_relation_id id,
+                                        const int64_t *shape, uint8_t ndim)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    viewing view = {.shape = shape, .ndim = ndim};
+    bool valid = ndim <= NDIM_MAX;
+
+    if (valid && ndim == relation->ndim &&
+        (ndim == 0 || memcmp(shape, relation->shape, ndim * sizeof shape[0]) == 0))
+        return id;
+    for (uint8_t d = 0; valid && d < ndim; d++)
+        valid = shape[d] >= 1;
+    for (uint8_t d = 0; valid && d < relation->ndim; d++)
+        valid = relation->shape[d] >= 1;
+    if (!valid || !plan_view(relation->shape, relation->ndim, &view))
+        return refuse_shape(universe, relation->shape, relation->ndim, shape, ndim,
+                            "changes the number of elements");
+    if (relation->segmented)
+        return view_segments(universe, relation, &view);
+    return tocsin_relation_redraw(universe, relation, lay_out_view, &view, shape, ndim);
+}
