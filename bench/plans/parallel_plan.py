@@ -4,9 +4,9 @@
 
 Everything of one training step is in it: forward, backward, pipeline sends, gradient accumulation
 and synchronisation, the optimizer. Every operator of every role is listed; only replicas and
-micro-batches are symbolic. The sizes of --like are those of published models; the vocabulary of the 405B-shaped one is padded
-so that its shards can be cut into optimizer shards, attention of the
-671B-shaped one is plain multi-head attention, and its experts are computed densely.
+micro-batches are symbolic. The sizes of --like are those of published models, but for these: the
+vocabulary of 405b is padded so that its shards can be cut into optimizer shards; the attention of
+671b is plain multi-head attention, and its experts are computed densely.
 """
 
 import argparse

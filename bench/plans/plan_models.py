@@ -42,21 +42,21 @@ def add_bias(b, x, name, size, cut, short):
 def rms_norm(b, x, name, eps=1e-5):
     fqn, size, last = b.fqn, x.shape[-1], [len(x.shape) - 1]
     b.parameter(name, [size], spread=b.config.sp)
-    square = b.same("pow", x, "norm.square", {"exponent": 2.0})
-    mean = b.reduce("mean", square, last, "norm.mean", True)
-    inverse = b.same("rsqrt", b.add_scalar(mean, eps, "norm.eps"), "norm.rsqrt")
-    normal = b.pair("mul", x, inverse, "norm.normal")
-    y = b.pair("mul", normal, b.weight(name), "norm.weight")
+    square = b.same("pow", x, "square", {"exponent": 2.0})
+    mean = b.reduce("mean", square, last, "mean", True)
+    inverse = b.same("rsqrt", b.add_scalar(mean, eps, "eps"), "rsqrt")
+    normal = b.pair("mul", x, inverse, "normal")
+    y = b.pair("mul", normal, b.weight(name), "weighted")
 
     def backward(dy):
         b.at(fqn)
-        product = b.pair("mul", dy, normal, "norm.dw.mul")
-        b.gradient(name, b.reduce("sum", product, range(len(x.shape) - 1), "norm.dw"))
-        dn = b.pair("mul", dy, b.weight(name), "norm.dn")
-        share = b.reduce("mean", b.pair("mul", dn, normal, "norm.share.mul"), last,
-                         "norm.share", True)  # fmt: skip
-        back = b.pair("mul", normal, share, "norm.back")
-        return b.pair("mul", b.pair("sub", dn, back, "norm.sub"), inverse, "norm.dx")
+        product = b.pair("mul", dy, normal, "dw.mul")
+        b.gradient(name, b.reduce("sum", product, range(len(x.shape) - 1), "dw"))
+        dn = b.pair("mul", dy, b.weight(name), "dn")
+        share = b.reduce("mean", b.pair("mul", dn, normal, "share.mul"), last,
+                         "share", True)  # fmt: skip
+        back = b.pair("mul", normal, share, "back")
+        return b.pair("mul", b.pair("sub", dn, back, "sub"), inverse, "dx")
 
     return y, backward
 
@@ -374,31 +374,31 @@ def cross_entropy(b, logits):
     config, fqn = b.config, b.fqn
     wide, rows = config.tp > 1, logits.shape[2]
     targets = token_input(b, "targets", False)
-    top = b.reduce("amax", logits, [2], "loss.max", True)
+    top = b.reduce("amax", logits, [2], "max", True)
     if wide:
-        top = b.all_reduce(top, "tp", "loss.max.reduce", "max")
-    shifted = b.pair("sub", logits, top, "loss.shift")
-    exp = b.same("exp", shifted, "loss.exp")
-    total = b.reduce("sum", exp, [2], "loss.sum", True)
+        top = b.all_reduce(top, "tp", "max.reduce", "max")
+    shifted = b.pair("sub", logits, top, "shift")
+    exp = b.same("exp", shifted, "exp")
+    total = b.reduce("sum", exp, [2], "sum", True)
     if wide:
-        total = b.all_reduce(total, "tp", "loss.sum.reduce")
-    hot = one_hot(b, targets, rows, b.tp_rank * rows, "loss.hot")
-    right = b.reduce("sum", b.pair("mul", hot, shifted, "loss.pick"), [2], "loss.right", True)
+        total = b.all_reduce(total, "tp", "sum.reduce")
+    hot = one_hot(b, targets, rows, b.tp_rank * rows, "hot")
+    right = b.reduce("sum", b.pair("mul", hot, shifted, "pick"), [2], "right", True)
     if wide:
-        right = b.all_reduce(right, "tp", "loss.right.reduce")
-    each = b.pair("sub", b.same("log", total, "loss.log"), right, "loss.tokens")
-    loss = b.reduce("mean", each, [0, 1, 2], "loss")
+        right = b.all_reduce(right, "tp", "right.reduce")
+    each = b.pair("sub", b.same("log", total, "log"), right, "tokens")
+    loss = b.reduce("mean", each, [0, 1, 2], "mean")
     if config.cp > 1:
-        loss = b.all_reduce(loss, "cp", "loss.cp", "avg")
+        loss = b.all_reduce(loss, "cp", "cp", "avg")
     from_replicas = "mean" if config.dp > 1 else "equal"
     from_batches = "mean" if config.nm > 1 else "equal"
     b.output("loss", "loss", loss, (from_replicas, from_batches))
 
     def backward():
         b.at(fqn)
-        p = b.pair("div", exp, total, "loss.p")
+        p = b.pair("div", exp, total, "p")
         count = targets.shape[0] * targets.shape[1] * config.nm
-        return b.scale(b.pair("sub", p, hot, "loss.dlogits"), 1 / count, "loss.dscale")
+        return b.scale(b.pair("sub", p, hot, "dlogits"), 1 / count, "dscale")
 
     return loss, backward
 
@@ -410,15 +410,15 @@ def head(b, x):
     y, norm_back = rms_norm(b, x, "norm.weight")
     b.at("output")
     name = "tok_embeddings.weight" if config.tied else "output.weight"
-    inside = b.enter(y, "output")
-    logits, logits_back = linear(b, inside, name, [config.vocab, config.hidden], 0, "output")
+    inside = b.enter(y, "logits")
+    logits, logits_back = linear(b, inside, name, [config.vocab, config.hidden], 0, "logits")
     b.at("loss")
     _, loss_back = cross_entropy(b, logits)
 
     def backward():
         dlogits = loss_back()
         dx = logits_back(dlogits)
-        return norm_back(b.enter_backward(dx, "output"))
+        return norm_back(b.enter_backward(dx, "logits"))
 
     return backward
 
@@ -482,18 +482,18 @@ def mlp_loss(b, x):
     config = b.config
     b.at("loss")
     target = b.activation_input("target")
-    delta = b.pair("sub", x, target, "loss.delta")
-    each = b.same("pow", delta, "loss.square", {"exponent": 2.0})
-    loss = b.reduce("mean", each, [0, 1, 2], "loss")
+    delta = b.pair("sub", x, target, "delta")
+    each = b.same("pow", delta, "square", {"exponent": 2.0})
+    loss = b.reduce("mean", each, [0, 1, 2], "mean")
     if config.sp and config.tp > 1:
-        loss = b.all_reduce(loss, "tp", "loss.tp", "avg")
+        loss = b.all_reduce(loss, "tp", "tp", "avg")
     b.output("loss", "loss", loss, ("mean" if config.dp > 1 else "equal",
                                     "mean" if config.nm > 1 else "equal"))  # fmt: skip
 
     def backward():
         b.at("loss")
         count = config.batch * config.seq // config.cp * config.hidden * config.nm
-        return b.scale(delta, 2 / count, "loss.dx")
+        return b.scale(delta, 2 / count, "dx")
 
     return backward
 
