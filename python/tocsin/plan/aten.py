@@ -29,13 +29,13 @@ class Lowering:
         self.shape = tuple(shape)
         self.dtype = dtype
 
-    def value(self, x) -> Value:
+    def value(self, x, dtype=None) -> Value:
         """An operand; a number becomes a constant without axes."""
         if isinstance(x, Value):
             return x
         if isinstance(x, torch.Tensor):
             return self.tape.read(x)
-        return self.tape.full((), self.dtype, x)
+        return self.tape.full((), dtype or self.dtype, x)
 
     def number(self, x) -> float | None:
         """The operand as a number, when it is one."""
@@ -46,7 +46,8 @@ class Lowering:
         return x if isinstance(x, (int, float, bool)) else None
 
     def emit(self, name, inputs, shape=None, dtype=None, attributes=None, signature=None) -> Value:
-        values = [self.value(x) for x in inputs]
+        tensor = next((x for x in inputs if not isinstance(x, (int, float))), None)
+        values = [self.value(x, tensor.dtype if tensor is not None else None) for x in inputs]
         if shape is None:
             shape = torch.broadcast_shapes(*(v.shape for v in values))
         dtype = dtype or (values[0].dtype if values else self.dtype)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
 from . import placements
@@ -201,8 +202,15 @@ def _output(tape, kind, name, tensor, declared, mesh, owner=None):
 
 
 def _gradients(tape, job, mesh, parameters):
-    return [_output(tape, "grad", name, p.grad, job.shards, mesh)
-            for name, p in parameters if p.grad is not None]
+    made = []
+    for name, p in parameters:
+        gradient = p.grad
+        if isinstance(gradient, DTensor) and any(x.is_partial() for x in gradient.placements):
+            # Its sum is what the DTensor stands for; whoever uses it makes this reduction.
+            gradient = gradient.redistribute(p.device_mesh, p.placements)
+        if gradient is not None:
+            made.append(_output(tape, "grad", name, gradient, job.shards, mesh))
+    return made
 
 
 def _updated(tape, job, mesh, parameters):
