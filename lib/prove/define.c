@@ -1,0 +1,492 @@
+/* define.c - names for logical sums and concatenations, and finding the one that a rank's is a
+ * slice of.
+ *
+ * A definition is an atom that equals a relation of several terms or segments. Definitions are
+ * found by the set of atoms that occur in them, those in segments also by each single atom, since a
+ * rank may hold some of the segments only.
+ *
+ * To fold a relation R is to guess and to verify. Guess: take a term of R and a term of the
+ * definition D of the same atom; the difference of their first indices along the atom's axes says
+ * where the slice begins, the quotient of the factors and what the box has in addition are shared
+ * by all terms. Verify: cut D there, apply factor and box, and compare with R: one comparison of
+ * ids. A wrong guess costs time, never soundness.
+ *
+ * Cost: a fold cuts one definition, which is linear in its terms; results are remembered.
+ */
+#include "prove/layout.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum { ATOM_AXES_MAX = TOCSIN_PLAN_NDIM_MAX, ATTEMPTS_MAX = 64 /* guesses per fold */ };
+
+struct entry {
+    tocsin_atom_id definition;
+    uint32_t next; /* index + 1 of the next of the same key */
+};
+
+struct tocsin_definitions {
+    tocsin_map by_set;  /* hash of the set of atoms -> index + 1 into entries */
+    tocsin_map by_atom; /* an atom of a segmented definition -> index + 1 into entries */
+    tocsin_map folded;  /* relation -> relation */
+    TOCSIN_VEC(struct entry) entries;
+};
+
+void tocsin_definitions_free(struct tocsin_definitions *definitions)
+{
+    if (definitions == NULL)
+        return;
+    tocsin_map_free(&definitions->by_set);
+    tocsin_map_free(&definitions->by_atom);
+    tocsin_map_free(&definitions->folded);
+    TOCSIN_VEC_FREE(&definitions->entries);
+    tocsin_free(definitions);
+}
+
+static struct tocsin_definitions *definitions_of(tocsin_universe *universe)
+{
+    if (universe->definitions == NULL)
+        universe->definitions = tocsin_zalloc(1, sizeof *universe->definitions);
+    if (universe->definitions == NULL)
+        tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
+    return universe->definitions;
+}
+
+/* ---- pieces and sets of atoms
+ * ---------------------------------------------------------------------- */
+
+/* A relation without segments is one piece. */
+static uint32_t piece_count(const tocsin_relation *relation)
+{
+    return relation->segmented ? relation->count : 1;
+}
+
+static const tocsin_relation *piece_of(const tocsin_universe *universe,
+                                       const tocsin_relation *relation, uint32_t index)
+{
+    return relation->segmented ? tocsin_relation_get(universe, relation->segments[index])
+                               : relation;
+}
+
+static int compare_atoms(const void *a, const void *b)
+{
+    const tocsin_atom_id x = *(const tocsin_atom_id *)a, y = *(const tocsin_atom_id *)b;
+    return (x > y) - (x < y);
+}
+
+/* The set of atoms, ascending, in scratch; NULL: out of memory. */
+static tocsin_atom_id *atoms_of(tocsin_universe *universe, const tocsin_relation *relation,
+                                uint32_t *count)
+{
+    uint32_t total = 0, unique = 0;
+
+    for (uint32_t i = 0; i < piece_count(relation); i++)
+        total += piece_of(universe, relation, i)->count;
+    tocsin_atom_id *atoms = TOCSIN_SCRATCH(universe, tocsin_atom_id, total);
+    if (atoms == NULL)
+        return NULL;
+    total = 0;
+    for (uint32_t i = 0; i < piece_count(relation); i++) {
+        const tocsin_relation *piece = piece_of(universe, relation, i);
+        assert(!piece->segmented);
+        for (uint32_t k = 0; k < piece->count; k++)
+            atoms[total++] = piece->terms[k].atom;
+    }
+    qsort(atoms, total, sizeof atoms[0], compare_atoms);
+    for (uint32_t i = 0; i < total; i++)
+        if (unique == 0 || atoms[unique - 1] != atoms[i])
+            atoms[unique++] = atoms[i];
+    *count = unique;
+    return atoms;
+}
+
+static uint64_t hash_of_set(const tocsin_atom_id *atoms, uint32_t count)
+{
+    return tocsin_hash64(atoms, count * sizeof atoms[0], 0);
+}
+
+/* ---- defining
+ * ------------------------------------------------------------------------------------------ */
+
+static bool add_entry(tocsin_universe *universe, tocsin_map *map, uint64_t key,
+                      tocsin_atom_id definition)
+{
+    struct tocsin_definitions *definitions = universe->definitions;
+    uint64_t *head = tocsin_map_at(map, key);
+    if (head == NULL ||
+        !TOCSIN_VEC_PUSH(&definitions->entries,
+                         (struct entry){.definition = definition, .next = (uint32_t)*head}))
+        return tocsin_universe_fail(universe, TOCSIN_E_MEMORY) != 0;
+    *head = definitions->entries.count;
+    return true;
+}
+
+static bool index_definition(tocsin_universe *universe, tocsin_atom_id definition,
+                             const tocsin_relation *relation)
+{
+    struct tocsin_definitions *definitions = definitions_of(universe);
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    uint32_t count = 0;
+    tocsin_atom_id *atoms = definitions == NULL ? NULL : atoms_of(universe, relation, &count);
+    bool added = atoms != NULL &&
+                 add_entry(universe, &definitions->by_set, hash_of_set(atoms, count), definition);
+
+    for (uint32_t i = 0; added && relation->segmented && i < count; i++)
+        added = add_entry(universe, &definitions->by_atom, atoms[i], definition);
+    tocsin_scratch_reset(universe, mark);
+    return added;
+}
+
+tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id id,
+                                          const char *name, uint32_t op)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    bool made = false;
+
+    if (!relation->segmented && relation->count <= 1)
+        return id;
+    const tocsin_atom_id definition = tocsin_atom_defined(universe, id, name, op, &made);
+    if (definition == 0 || (made && !index_definition(universe, definition, relation)))
+        return 0;
+    return tocsin_relation_whole(universe, definition);
+}
+
+/* ---- guessing
+ * -------------------------------------------------------------------------------------------- */
+
+typedef struct guess {
+    tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX];
+    uint32_t known; /* bit per dim */
+    tocsin_factor_id factor;
+    uint32_t box_count;
+    tocsin_box_entry box[TOCSIN_BOX_ENTRIES_MAX];
+} guess;
+
+/* The index along every axis of the atom at the term's first element. */
+static bool first_indices(const tocsin_term *term, tocsin_affine index[ATOM_AXES_MAX])
+{
+    memset(index, 0, ATOM_AXES_MAX * sizeof index[0]);
+    for (uint32_t i = 0; i < term->digit_total + term->pinned_count; i++) {
+        const tocsin_digit *digit = &term->digits[i];
+        tocsin_affine share;
+        if (digit->axis == TOCSIN_DIGIT_BROADCAST)
+            continue;
+        assert(digit->axis < ATOM_AXES_MAX);
+        if (!tocsin_affine_scale(&digit->start, digit->stride, &share) ||
+            !tocsin_affine_add(&index[digit->axis], &share, &index[digit->axis]))
+            return false;
+    }
+    return true;
+}
+
+/* The digit of the dims with the largest stride below `below` along the axis, or digit_total. */
+static uint32_t next_digit(const tocsin_term *term, uint32_t axis, int64_t below)
+{
+    uint32_t best = term->digit_total;
+    for (uint32_t i = 0; i < term->digit_total; i++) {
+        const tocsin_digit *digit = &term->digits[i];
+        if (digit->axis == axis && digit->stride < below &&
+            (best == term->digit_total || digit->stride > term->digits[best].stride))
+            best = i;
+    }
+    return best;
+}
+
+/* Where in each dim of `whole` the term `part` begins, as far as the dims depend on the atom. */
+static bool guess_starts(const tocsin_term *whole, const tocsin_term *part, uint8_t ndim,
+                         guess *made)
+{
+    tocsin_affine from[ATOM_AXES_MAX], to[ATOM_AXES_MAX];
+    uint8_t dim_of[TOCSIN_DRAFT_DIGITS_MAX];
+    int64_t inner[TOCSIN_DRAFT_DIGITS_MAX]; /* elements of the dim that one of the digit covers */
+    uint32_t next = 0;
+
+    if (whole->digit_total > TOCSIN_DRAFT_DIGITS_MAX || !first_indices(whole, from) ||
+        !first_indices(part, to))
+        return false;
+    for (uint8_t d = 0; d < ndim; d++) {
+        int64_t product = 1;
+        for (uint32_t i = next + whole->digit_count[d]; i-- > next;) {
+            dim_of[i] = d;
+            inner[i] = product;
+            product *= whole->digits[i].count;
+        }
+        next += whole->digit_count[d];
+        made->starts[d] = tocsin_affine_of(0);
+    }
+    made->known = 0;
+    for (uint32_t axis = 0; axis < ATOM_AXES_MAX; axis++) {
+        if (!tocsin_affine_subtract(&to[axis], &from[axis], &to[axis]))
+            return false;
+        int64_t below = INT64_MAX;
+        for (uint32_t i; (i = next_digit(whole, axis, below)) < whole->digit_total;) {
+            tocsin_affine share;
+            below = whole->digits[i].stride;
+            const tocsin_affine steps = tocsin_affine_divide(&to[axis], below);
+            to[axis] = tocsin_affine_remainder(&to[axis], below, &steps);
+            tocsin_affine *start = &made->starts[dim_of[i]];
+            if (!tocsin_affine_scale(&steps, inner[i], &share) ||
+                !tocsin_affine_add(start, &share, start))
+                return false;
+            made->known |= UINT32_C(1) << dim_of[i];
+        }
+    }
+    return true;
+}
+
+/* What the part's term has in addition to the whole's: the factor, and entries of the box. */
+static bool guess_shared(tocsin_universe *universe, const tocsin_term *whole,
+                         const tocsin_term *part, guess *made)
+{
+    uint32_t own = 0; /* entries that both have */
+
+    made->factor = part->factor;
+    if (whole->factor != 0)
+        made->factor = tocsin_factor_multiply(universe, part->factor,
+                                              tocsin_factor_inverse(universe, whole->factor));
+    made->box_count = 0;
+    for (uint32_t i = 0; i < part->box_count; i++) {
+        if (own < whole->box_count &&
+            memcmp(&part->box[i], &whole->box[own], sizeof part->box[0]) == 0)
+            own++;
+        else
+            made->box[made->box_count++] = part->box[i];
+    }
+    return own == whole->box_count;
+}
+
+/* Dims about which the guess says nothing yet, though they are cut: ask the other terms of the two
+ * pieces. A dim about which none says anything repeats one element, and any start will do. */
+static bool complete_guess(const tocsin_relation *whole, const tocsin_relation *part,
+                           uint32_t wanted, guess *made)
+{
+    for (uint32_t k = 0; k < whole->count && (wanted & ~made->known) != 0; k++) {
+        for (uint32_t m = 0; m < part->count; m++) {
+            guess other;
+            if (part->terms[m].atom != whole->terms[k].atom)
+                continue;
+            if (!guess_starts(&whole->terms[k], &part->terms[m], whole->ndim, &other))
+                return false;
+            for (uint8_t d = 0; d < whole->ndim; d++)
+                if ((other.known & ~made->known) >> d & 1)
+                    made->starts[d] = other.starts[d];
+            made->known |= other.known;
+            break;
+        }
+    }
+    return true;
+}
+
+/* ---- verifying
+ * --------------------------------------------------------------------------------------------- */
+
+/* Every term times the guess's factor, restricted to its box. */
+static tocsin_relation_id with_shared(tocsin_universe *universe, tocsin_relation_id id,
+                                      const guess *shared)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    tocsin_relation_id made = 0;
+
+    if (shared->factor == 0 && shared->box_count == 0)
+        return id;
+    if (relation->segmented) {
+        tocsin_relation_id *pieces = TOCSIN_SCRATCH(universe, tocsin_relation_id, relation->count);
+        for (uint32_t i = 0; pieces != NULL && i < relation->count; i++) {
+            pieces[i] = with_shared(universe, relation->segments[i], shared);
+            if (pieces[i] == 0)
+                goto out;
+        }
+        if (pieces != NULL)
+            made = tocsin_relation_of_segments(universe, pieces, relation->count,
+                                               relation->segment_dim);
+        goto out;
+    }
+    tocsin_term *terms = TOCSIN_SCRATCH(universe, tocsin_term, relation->count);
+    for (uint32_t k = 0; terms != NULL && k < relation->count; k++) {
+        const tocsin_term *term = &relation->terms[k];
+        const uint32_t count = term->box_count + shared->box_count;
+        tocsin_box_entry *box = TOCSIN_SCRATCH(universe, tocsin_box_entry, count);
+        if (box == NULL)
+            goto out;
+        if (term->box_count > 0)
+            memcpy(box, term->box, term->box_count * sizeof box[0]);
+        memcpy(box + term->box_count, shared->box, shared->box_count * sizeof box[0]);
+        terms[k] = *term;
+        terms[k].factor = tocsin_factor_multiply(universe, term->factor, shared->factor);
+        terms[k].box = box;
+        terms[k].box_count = count;
+        if (count > TOCSIN_BOX_ENTRIES_MAX)
+            goto out;
+    }
+    if (terms != NULL)
+        made = tocsin_relation_of_terms(universe, terms, relation->count, relation->shape,
+                                        relation->ndim);
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+typedef struct folding {
+    tocsin_relation_id id;
+    const tocsin_relation *relation;
+    const int64_t *size;
+    uint32_t wanted;   /* dims that may be cut: bit per dim that is smaller than the definition's */
+    uint32_t attempts; /* left */
+} folding;
+
+static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold,
+                                 tocsin_atom_id definition, const guess *made)
+{
+    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
+    const tocsin_relation *relation = fold->relation;
+    tocsin_relation_id cut =
+        tocsin_relation_cut(universe, atom->operands[0], made->starts, relation->shape, fold->size);
+    if (cut != 0)
+        cut = with_shared(universe, cut, made);
+    if (cut != fold->id)
+        return 0;
+    const tocsin_relation_id slice =
+        tocsin_relation_slice_of(universe, definition, made->starts, relation->shape);
+    return slice == 0 ? 0 : with_shared(universe, slice, made);
+}
+
+/* Guess from one term of each piece. `offset`: of the definition's piece along its segmented dim,
+ * less that of the relation's. */
+static tocsin_relation_id try_terms(tocsin_universe *universe, folding *fold,
+                                    tocsin_atom_id definition, const tocsin_relation *whole,
+                                    const tocsin_relation *part, const tocsin_term *term,
+                                    uint32_t segment_dim, int64_t offset)
+{
+    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
+    const bool segmented = tocsin_relation_get(universe, atom->operands[0])->segmented;
+    guess made;
+
+    if (fold->attempts == 0)
+        return 0;
+    fold->attempts--;
+    if (!guess_starts(term, &part->terms[0], whole->ndim, &made) ||
+        !guess_shared(universe, term, &part->terms[0], &made) ||
+        !complete_guess(whole, part, fold->wanted, &made))
+        return 0;
+    if (segmented)
+        made.starts[segment_dim].base += offset;
+    for (uint8_t d = 0; d < whole->ndim; d++)
+        if ((fold->wanted >> d & 1) == 0)
+            made.starts[d] = tocsin_affine_of(0);
+    return verify(universe, fold, definition, &made);
+}
+
+static tocsin_relation_id try_definition(tocsin_universe *universe, folding *fold,
+                                         tocsin_atom_id definition)
+{
+    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
+    const tocsin_relation *whole = tocsin_relation_get(universe, atom->operands[0]);
+    const tocsin_relation *relation = fold->relation;
+    const tocsin_relation *part = NULL;
+    int64_t part_offset = 0, offset = 0;
+
+    if (whole->ndim != relation->ndim || (relation->segmented && !whole->segmented) ||
+        (relation->segmented && relation->segment_dim != whole->segment_dim))
+        return 0;
+    fold->wanted = 0;
+    for (uint8_t d = 0; d < whole->ndim; d++) {
+        if (relation->shape[d] > whole->shape[d])
+            return 0;
+        fold->wanted |= (uint32_t)(relation->shape[d] < whole->shape[d]) << d;
+    }
+    for (uint32_t i = 0; i < piece_count(relation); i++) { /* the first that is not zero */
+        part = piece_of(universe, relation, i);
+        if (part->count > 0)
+            break;
+        part_offset += part->shape[whole->segment_dim];
+    }
+    if (part == NULL || part->count == 0)
+        return 0;
+    for (uint32_t i = 0; i < piece_count(whole); i++) {
+        const tocsin_relation *piece = piece_of(universe, whole, i);
+        for (uint32_t k = 0; k < piece->count; k++) {
+            if (piece->terms[k].atom != part->terms[0].atom)
+                continue;
+            const tocsin_relation_id slice =
+                try_terms(universe, fold, definition, piece, part, &piece->terms[k],
+                          whole->segment_dim, offset - part_offset);
+            if (slice != 0)
+                return slice;
+        }
+        if (whole->segmented)
+            offset += piece->shape[whole->segment_dim];
+    }
+    return 0;
+}
+
+static tocsin_relation_id try_all(tocsin_universe *universe, folding *fold, const tocsin_map *map,
+                                  uint64_t key)
+{
+    const uint64_t *head = tocsin_map_find(map, key);
+    uint32_t next = head == NULL ? 0 : (uint32_t)*head;
+
+    while (next != 0) {
+        const struct entry *entry = &universe->definitions->entries.items[next - 1];
+        const tocsin_relation_id slice = try_definition(universe, fold, entry->definition);
+        if (slice != 0)
+            return slice;
+        next = entry->next;
+    }
+    return 0;
+}
+
+static const char *atom_name(const tocsin_universe *universe, tocsin_atom_id id)
+{
+    const tocsin_atom *atom = tocsin_atom_get(universe, id);
+    const char *name = tocsin_universe_text(universe, atom->name);
+    return name[0] != '\0' ? name : "1";
+}
+
+static tocsin_relation_id refuse_fold(tocsin_universe *universe, const tocsin_relation *relation,
+                                      const tocsin_atom_id *atoms, uint32_t count)
+{
+    bool partial = false;
+
+    for (uint32_t i = 0; i < piece_count(relation); i++) {
+        const tocsin_relation *piece = piece_of(universe, relation, i);
+        for (uint32_t k = 0; k < piece->count; k++)
+            partial |= piece->terms[k].box_count > 0;
+    }
+    return tocsin_universe_refuse(
+        universe, partial ? TOCSIN_CAUSE_MISSING_REDUCTION : TOCSIN_CAUSE_MISSING_TERM,
+        "%s %s of %s%s%s%s", partial ? "an unreduced" : "an unknown",
+        relation->segmented ? "concatenation" : "sum",
+        count > 0 ? atom_name(universe, atoms[0]) : "zeros", count > 1 ? " and " : "",
+        count > 1 ? atom_name(universe, atoms[1]) : "", count > 2 ? " and others" : "");
+}
+
+tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id id,
+                                        const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    folding fold = {.id = id, .size = size, .attempts = ATTEMPTS_MAX};
+    uint32_t count = 0;
+
+    fold.relation = tocsin_relation_get(universe, id);
+    if (!fold.relation->segmented && fold.relation->count <= 1)
+        return id;
+    struct tocsin_definitions *definitions = definitions_of(universe);
+    if (definitions == NULL)
+        return 0;
+    const uint64_t *known = tocsin_map_find(&definitions->folded, id);
+    if (known != NULL)
+        return (tocsin_relation_id)*known;
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
+    tocsin_relation_id slice = 0;
+    if (atoms != NULL)
+        slice = try_all(universe, &fold, &definitions->by_set, hash_of_set(atoms, count));
+    if (slice == 0 && count > 0)
+        slice = try_all(universe, &fold, &definitions->by_atom, atoms[0]);
+    if (slice == 0 && atoms != NULL)
+        refuse_fold(universe, fold.relation, atoms, count);
+    else if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))
+        tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
+    tocsin_scratch_reset(universe, mark);
+    return slice;
+}
