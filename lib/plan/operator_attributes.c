@@ -67,8 +67,15 @@ static const attribute_rule rules[] = {
     {TOCSIN_OPERATOR_BROADCAST, REQUIRED, INTEGER, "root"},
     {TOCSIN_OPERATOR_SEND, REQUIRED, INTEGER, "peer"},
     {TOCSIN_OPERATOR_SEND, OPTIONAL, INTEGER, "tag"},
+    {TOCSIN_OPERATOR_SEND, OPTIONAL, INTEGER, "blocking"},
     {TOCSIN_OPERATOR_RECV, REQUIRED, INTEGER, "peer"},
     {TOCSIN_OPERATOR_RECV, OPTIONAL, INTEGER, "tag"},
+};
+
+/* Of every communication operator. */
+static const attribute_rule communication_rules[] = {
+    {0, OPTIONAL, INTEGER, "async"},
+    {0, OPTIONAL, WORD, "buffer"},
 };
 
 static const char *const rule_names[TOCSIN_OPERATOR_COUNT] = {
@@ -121,13 +128,17 @@ static const attribute_rule *rule_of(unsigned code, const char *key)
         if (rules[i].code == code && strcmp(rules[i].key, key) == 0)
             return &rules[i];
     }
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(communication_rules); ++i) {
+        if (tocsin_operator_communicates((tocsin_operator_code)code) &&
+            strcmp(communication_rules[i].key, key) == 0)
+            return &communication_rules[i];
+    }
     return NULL;
 }
 
 tocsin_status tocsin_operator_check_attributes(const tocsin_plan *plan, const tocsin_plan_op *op,
                                                tocsin_error *error)
 {
-    static const attribute_rule async = {0, OPTIONAL, INTEGER, "async"};
     assert(op->code < TOCSIN_OPERATOR_COUNT);
     if (op->code == TOCSIN_OPERATOR_CALL)
         return TOCSIN_OK;
@@ -143,8 +154,6 @@ tocsin_status tocsin_operator_check_attributes(const tocsin_plan *plan, const to
     for (uint32_t i = 0; i < set.count; ++i) {
         const char *key = tocsin_plan_text(plan, set.items[i].key);
         const attribute_rule *rule = rule_of(op->code, key);
-        if (!rule && tocsin_operator_communicates(op->code) && strcmp(key, async.key) == 0)
-            rule = &async;
         if (!rule && !open)
             return tocsin_error_set(error, TOCSIN_E_FORMAT, "%s has no attribute %s", name, key);
         if (rule && !has_form(plan, &set.items[i], rule->form))

@@ -41,11 +41,12 @@
  *   embedding_backward rows                    all_reduce op=sum|avg|max|min
  *   all_gather dim                             reduce_scatter dim op=sum|avg
  *   all_to_all split_dim join_dim              broadcast root (index in the group)
- *   send peer tag?(0) (peer: device)           recv peer tag?(0)
+ *   send peer tag?(0) blocking?(0)             recv peer tag?(0) (peer: device)
  * A real may be written as an integer. Dims count from 0, outermost first. `view`'s and `expand`'s
  * shapes are local; collectives act within the op's group. A collective of asynchronous kind
- * carries async=1 and its result is read after a `wait`. Operators of the rule CONGRUENCE may have
- * further attributes, which belong to their identity; others may not. */
+ * carries async=1 and its result is read after a `wait`; buffer=WORD names memory that its result
+ * shares with others. A send with blocking=1 waits for its receive. Operators of the rule
+ * CONGRUENCE may have further attributes, which belong to their identity; others may not. */
 #define TOCSIN_OPERATOR_TABLE(X)                                                                   \
     X(CALL, "call", CONGRUENCE, -1, -1, "") /* any operator with a signature of its own */         \
     /* structure */                                                                                \
