@@ -128,6 +128,8 @@ tocsin_status tocsin_universe_status(const tocsin_universe *universe, tocsin_err
 /* While true, what is made is logical: atoms are marked, and the ranges of digits are registered as
  * windows (below). */
 void tocsin_universe_set_logical(tocsin_universe *universe, bool logical);
+/* The logical plan, from which refusals take the names of operators; it must stay. */
+void tocsin_universe_set_plan(tocsin_universe *universe, const tocsin_plan *logical);
 /* How many values each symbol takes (0, as at first: not known). Sums over one symbol of ranges that
  * also move with the other are decided only when it is known. */
 void tocsin_universe_set_sizes(tocsin_universe *universe, const int64_t size[TOCSIN_SYMBOL_COUNT]);
@@ -260,15 +262,17 @@ tocsin_relation_id tocsin_relation_chunk_at(tocsin_universe *universe, tocsin_re
  * position (atom, axis, stride, extent) are the ranges that occur in logical relations: each digit
  * of a logical relation registers its (start, count); the whole extent is always one. Widening a
  * relation of one term replaces every digit's range by a window that contains it for all values of
- * the symbols, counts of broadcast digits by 0 and the box by none, the factor stays. */
+ * the symbols, and the box by none; a dim that only repeats one element becomes size 1; the factor
+ * stays. */
 typedef struct tocsin_window {
     int64_t start, count;
 } tocsin_window;
 
 /* `choice` 0: the smallest windows that contain the ranges; 1: the whole extents; 2, 3, ...: other
  * combinations of windows, in a fixed order, at most 64 in all. 0 when there is no such choice (no
- * refusal is set), or when the relation has not exactly one term (refused). A dim whose bit is set
- * in `keep_counts` keeps its broadcast count. `windows` receives one entry per digit of the term's
+ * refusal is set), or when the relation has not exactly one term (refused). Choices 0 and 1 always
+ * exist and may be equal. A dim whose bit is set in `keep_counts` keeps its size when it only
+ * repeats one element. `windows` receives one entry per digit of the term's
  * dims (the pinned ones stay as they are), at most `limit`. With `size[s]` values of symbol s. */
 tocsin_relation_id tocsin_relation_widen(tocsin_universe *universe, tocsin_relation_id relation,
                                          uint32_t choice, uint64_t keep_counts,

@@ -41,12 +41,16 @@ struct tocsin_word_entry {
     uint32_t hash;
 };
 
+struct tocsin_stored_relation {
+    tocsin_relation view;
+    bool registered; /* its ranges are among the windows */
+};
+
 struct tocsin_window_list {
     tocsin_window *items; /* ascending by count, then start; the whole extent is not among them */
     uint32_t count, capacity;
 };
 
-struct tocsin_factor;      /* factor.c */
 struct tocsin_definitions; /* define.c */
 
 struct tocsin_universe {
@@ -57,15 +61,16 @@ struct tocsin_universe {
     tocsin_arena arena;   /* what is interned */
     tocsin_arena scratch; /* between marks */
     tocsin_intern strings;
-    tocsin_word_table factor_table;
-    TOCSIN_VEC(struct tocsin_factor *) factors; /* by id */
+    tocsin_word_table factors; /* the table's id - 1: factor.c */
     tocsin_word_table atom_table;
     TOCSIN_VEC(tocsin_atom *) atoms; /* by id - 1 */
     tocsin_word_table relation_table;
-    TOCSIN_VEC(tocsin_relation *) relations;       /* by id - 1 */
-    tocsin_intern window_keys;                     /* (atom, axis, stride, extent) */
-    TOCSIN_VEC(struct tocsin_window_list) windows; /* by key - 1 */
-    struct tocsin_definitions *definitions;        /* define.c's, made at its first use, or NULL */
+    TOCSIN_VEC(struct tocsin_stored_relation *) relations; /* by id - 1 */
+    tocsin_intern window_keys;                             /* (atom, axis, stride, extent) */
+    TOCSIN_VEC(struct tocsin_window_list) windows;         /* by key - 1 */
+    tocsin_intern splits;    /* view.c's: where logical views split digits */
+    const tocsin_plan *plan; /* the logical one, for names in refusals; may be NULL */
+    struct tocsin_definitions *definitions; /* define.c's, made at its first use, or NULL */
 };
 
 /* Frees define.c's index; accepts NULL. (define.c) */
@@ -93,16 +98,31 @@ static inline void tocsin_scratch_reset(tocsin_universe *universe, tocsin_arena_
     tocsin_arena_reset_to(&universe->scratch, mark);
 }
 
-/* ---- interning (universe.c) ----------------------------------------------------------------- */
+/* ---- interning (word_table.c, atom.c, window.c) --------------------------------------------- */
 
 /* The id of the block, copied into `arena` when new (*made). 0: out of memory. */
 uint32_t tocsin_words_put(tocsin_word_table *table, tocsin_arena *arena, const uint64_t *words,
                           uint32_t count, bool *made);
 uint32_t tocsin_words_find(const tocsin_word_table *table, const uint64_t *words, uint32_t count);
+void tocsin_words_free(tocsin_word_table *table);
 
+/* The relation of this block (normal_form.c lays it out). */
+tocsin_relation_id tocsin_relation_intern(tocsin_universe *universe, const uint64_t *words,
+                                          uint32_t count);
+
+/* How refusals call an atom, cut to fit; returns `name`. (relation_text.c) */
+enum { TOCSIN_NAME_BYTES = 120 };
+const char *tocsin_atom_name(const tocsin_universe *universe, tocsin_atom_id atom,
+                             char name[TOCSIN_NAME_BYTES]);
+/* How refusals call the contraction axis of a box entry. (relation_text.c) */
+const char *tocsin_axis_name(const tocsin_universe *universe, const tocsin_box_entry *entry,
+                             char name[TOCSIN_NAME_BYTES]);
 /* A string of the universe ("" for 0), as atoms name them. */
 const char *tocsin_universe_text(const tocsin_universe *universe, uint32_t string);
 
+/* ONE or IOTA, as _universe_new makes them. */
+tocsin_atom_id tocsin_atom_builtin(tocsin_universe *universe, uint8_t kind, const int64_t *shape,
+                                   uint8_t ndim);
 /* The atom of kind DEFINED of this relation; `name` and `op` are used when it is new. */
 tocsin_atom_id tocsin_atom_defined(tocsin_universe *universe, tocsin_relation_id definition,
                                    const char *name, uint32_t op, bool *made);
@@ -110,11 +130,20 @@ tocsin_atom_id tocsin_atom_defined(tocsin_universe *universe, tocsin_relation_id
 tocsin_atom_id tocsin_atom_find_defined(const tocsin_universe *universe,
                                         tocsin_relation_id definition);
 
+/* Register the ranges of a logical relation. false: the universe has failed. (window.c) */
+bool tocsin_windows_register(tocsin_universe *universe, const tocsin_relation *relation);
 /* The ranges other than the whole extent that digits (atom, axis, stride, extent) have in the dims
  * of logical relations: ascending by count, then start. Valid until the next operation. */
 const tocsin_window *tocsin_windows_of(const tocsin_universe *universe, tocsin_atom_id atom,
                                        uint32_t axis, int64_t stride, int64_t extent,
                                        uint32_t *count);
+
+/* ---- factors (factor.c) --------------------------------------------------------------------- */
+
+/* A total order by the opaque parts; 0: equal ones, so that the two can be added. */
+int tocsin_factor_compare_opaque(const tocsin_universe *universe, tocsin_factor_id a,
+                                 tocsin_factor_id b);
+bool tocsin_factor_is_negative(const tocsin_universe *universe, tocsin_factor_id factor);
 
 /* ---- constructors (normal_form.c, segment.c) ------------------------------------------------ */
 
@@ -129,6 +158,12 @@ tocsin_relation_id tocsin_relation_of_normal_terms(tocsin_universe *universe,
 tocsin_relation_id tocsin_relation_of_segments(tocsin_universe *universe,
                                                const tocsin_relation_id *segments, uint32_t count,
                                                uint32_t dim);
+
+/* Intern a segmented relation of pieces that do not continue one another. (normal_form.c) */
+tocsin_relation_id tocsin_relation_intern_segments(tocsin_universe *universe,
+                                                   const tocsin_relation_id *segments,
+                                                   uint32_t count, uint32_t dim,
+                                                   const int64_t *shape, uint8_t ndim);
 
 /* ---- terms ---------------------------------------------------------------------------------- */
 
