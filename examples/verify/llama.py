@@ -152,12 +152,15 @@ def sequence_parallel(model, mesh):
         })
 
 
+def local_batch(mesh):
+    return {name: shard_batch(mesh, name, (BATCH, LENGTH), shard={"dp": 0}, dtype=torch.int64,
+                              high=VOCABULARY) for name in ("tokens", "targets")}
+
+
 def build(mesh, sequence=0):
     model = Llama()
-    batch = {name: shard_batch(mesh, name, (BATCH, LENGTH), shard={"dp": 0}, dtype=torch.int64,
-                               high=VOCABULARY) for name in ("tokens", "targets")}
     if mesh is not None:
         (sequence_parallel if sequence else tensor_parallel)(model, mesh["tp"])
         if "dp" in mesh.mesh_dim_names:
             average_gradients(model, mesh)
-    return {"model": model, "batch": batch, "loss_fn": loss_fn}
+    return {"model": model, "batch": local_batch(mesh), "loss_fn": loss_fn}

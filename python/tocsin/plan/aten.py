@@ -631,6 +631,37 @@ _EMPTY = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_stride
 _DECOMPOSITIONS = core_aten_decompositions()
 
 
+def _all_gather_copy_in(inputs, output, sizes, count, rank):
+    own = output.narrow(0, count * rank, count)
+    for target, source in zip(own.split(sizes), inputs, strict=True):
+        target.copy_(source)
+    return own, output
+
+
+def _split_with_sizes_copy(whole, sizes, dim=0, *, out):
+    for target, source in zip(out, whole.split_with_sizes(sizes, dim), strict=True):
+        target.copy_(source.reshape(target.shape))
+
+
+def _chunk_cat(tensors, dim, chunks, *, out):
+    """Each tensor in `chunks` equal parts (the last ones padded by zeros); the k-th parts of all
+    are joined."""
+    if dim != 0:
+        raise ExportError("fully_shard on another dimension than 0 is not followed")
+    flat = []
+    for tensor in tensors:
+        missing = -tensor.shape[0] % chunks
+        if missing:
+            tensor = torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))])
+        flat.append(tensor.reshape(chunks, -1))
+    out.copy_(torch.cat(flat, 1).reshape(out.shape))
+
+
+# FSDP2's fused operators, in those of aten.
+_FSDP = {"all_gather_copy_in": _all_gather_copy_in, "chunk_cat": _chunk_cat,
+         "split_with_sizes_copy": _split_with_sizes_copy}
+
+
 def _name(func) -> tuple[str, str]:
     namespace, _, name = func._schema.name.partition("::")
     return namespace, name
@@ -650,6 +681,9 @@ def decompose(tape: Tape, func, args, kwargs):
     """Torch's own decomposition under the tape, of what the tables here do not have."""
     namespace, name = _name(func)
     bare = name.rstrip("_") if not name.startswith("__") else name
+    if namespace == "fsdp" and name in _FSDP:
+        with tape:
+            return _FSDP[name](*args, **kwargs)
     if namespace not in ("aten", "prims") or name in _SILENT or bare in _EMPTY:
         return NotImplemented
     if bare in LOWER or name in VIEWS or bare.startswith("_foreach"):
@@ -680,6 +714,8 @@ def record(tape: Tape, func, args, kwargs, result) -> None:
     if name in _EMPTY:
         tape.root(result, None)
         return
+    if name == "as_strided" and tape.same_memory(result, args[0]):
+        return  # the tape knows a place by its strides when it is read
     if name in VIEWS:
         _record_view(tape, name, args, kwargs, result)
         return

@@ -11,27 +11,31 @@ left to do here is to undo aliasing:
               select, expand. Places form a tree whose root is the base
 
 Reading a place whose version is old replays its link on its parent. Writing through a place
-rewrites its parent (a slice by pad-free joining: before, new, after) up to the base, and the
-version goes up, so that every other place is read anew. Every tensor seen is kept alive, so a
-storage's address is never used twice.
+changes its parent (a slice becomes a patch on it) up to the base, and the version goes up, so that
+every other place is read anew. Contents are lazy: an operator is written when something reads its
+result, so a buffer that is filled piece by piece is one join, and what is overwritten unread leaves
+no trace. Every tensor seen is kept alive, so a storage's address is never used twice.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TRACE = _HERE + "trace.py"  # whoever it calls is the script
+_CONSTANT_MAX = 1 << 22  # elements of a constant whose contents are looked at
 
 
 @dataclass(eq=False, slots=True)
@@ -63,6 +67,45 @@ class Input:
     starts: tuple[int, ...]
 
 
+class _Contents:
+    """A value, or how to make it when it is read."""
+
+    def __init__(self, value: Value | None, make: Callable[[], Value] | None = None):
+        self._value, self._make = value, make
+
+    def get(self) -> Value:
+        if self._value is None:
+            self._value = self._make()
+        return self._value
+
+
+class _Patched(_Contents):
+    """`below`, with pieces along one dimension written over."""
+
+    def __init__(self, tape: "Tape", shape, dim: int, below: _Contents, pieces):
+        super().__init__(None, lambda: tape.join(self))
+        self.shape, self.dim, self.below = shape, dim, below
+        self.pieces: list[tuple[int, int, _Contents]] = pieces  # sorted, apart
+
+    def piece(self, dim: int, start: int, end: int):
+        """The piece that has all of a range, or None."""
+        if self._value is None and dim == self.dim:
+            for piece in self.pieces:
+                if piece[0] <= start and end <= piece[1]:
+                    return piece
+        return None
+
+    def with_piece(self, tape: "Tape", dim: int, start: int, end: int, new: _Contents):
+        """This, patched once more; None when the new piece cuts an old one."""
+        if self._value is not None or dim != self.dim:
+            return None
+        rest = [p for p in self.pieces if not (start <= p[0] and p[1] <= end)]
+        if any(p[0] < end and start < p[1] for p in rest):
+            return None
+        pieces = sorted([*rest, (start, end, new)], key=lambda p: p[0])
+        return _Patched(tape, self.shape, dim, self.below, pieces)
+
+
 @dataclass(slots=True)
 class _Place:
     storage: "_Storage"
@@ -72,7 +115,7 @@ class _Place:
     dtype: torch.dtype
     site: tuple  # who made it: phase, fqn, source
     version: int = -1
-    value: Value | None = None
+    contents: _Contents | None = None
 
 
 @dataclass(slots=True)
@@ -96,6 +139,24 @@ def inner(tensor: torch.Tensor) -> torch.Tensor:
             tensor = tensor.trigger_wait()
         else:
             return tensor
+
+
+def _dense_strides(shape) -> tuple[int, ...]:
+    """Of a contiguous tensor, with 0 where the size is 1."""
+    strides, stride = [], 1
+    for n in reversed(shape):
+        strides.append(stride if n > 1 else 0)
+        stride *= n
+    return tuple(reversed(strides))
+
+
+def _whole_memory(tensor: torch.Tensor) -> torch.Tensor | None:
+    """All the memory of a tensor as a flat one, or None when the tensor is that itself."""
+    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+    if elements == tensor.numel() and tensor.is_contiguous():
+        return None
+    with _disable_current_modes():
+        return tensor.detach().as_strided((elements,), (1,), 0)
 
 
 class Tape(TorchDispatchMode):
@@ -137,7 +198,7 @@ class Tape(TorchDispatchMode):
         return outputs
 
     def read(self, tensor: torch.Tensor) -> Value:
-        return self._read(self._place_of(tensor))
+        return self._contents(self._place_of(tensor)).get()
 
     def bind(self, tensor: torch.Tensor, value: Value) -> None:
         """`tensor` is the result of an operator: new memory, or memory written again."""
@@ -147,11 +208,15 @@ class Tape(TorchDispatchMode):
         else:
             self.write(tensor, value)
 
-    def root(self, tensor: torch.Tensor, value: Value | None) -> None:
-        """`value` is all that the memory of `tensor` holds; None: nothing was written yet."""
+    def root(self, tensor: torch.Tensor, value: Value | None, make=None) -> None:
+        """`value` is all that the memory of `tensor` holds; None: what `make` makes when it is
+        read, and without it nothing that was ever written."""
         self._alive.append(tensor)
         storage = self._storages[self._address(tensor)] = _Storage()
-        place = _Place(storage, None, None, tuple(tensor.shape), tensor.dtype, self._site, 0, value)
+        shape, dtype = tuple(tensor.shape), tensor.dtype
+        # Uninitialised memory is nan: whatever needs it must not be provable.
+        make = self._later(make or (lambda: self.full(shape, dtype, float("nan"))))
+        place = _Place(storage, None, None, shape, dtype, self._site, 0, _Contents(value, make))
         storage.places[self._geometry(tensor)] = place
 
     def write(self, tensor: torch.Tensor, value: Value) -> None:
@@ -178,9 +243,18 @@ class Tape(TorchDispatchMode):
 
     def declare(self, tensor: torch.Tensor, name: str, starts) -> Value:
         """`tensor` is a slice of the logical input `name`; nothing of the step made it."""
-        value = self.new_value(tensor.shape, tensor.dtype)
+        value = self._input(tensor.shape, tensor.dtype, name, starts)
+        whole = _whole_memory(tensor)
+        if whole is None:
+            self.root(tensor, value)
+        else:  # a padded shard
+            self._constant(whole, padding=True)
+            self.write(tensor, value)
+        return value
+
+    def _input(self, shape, dtype, name, starts) -> Value:
+        value = self.new_value(shape, dtype)
         self.inputs.append(Input(value, name, tuple(starts)))
-        self.root(tensor, value)
         return value
 
     # ---- places ---------------------------------------------------------------------------------
@@ -203,47 +277,54 @@ class Tape(TorchDispatchMode):
         return place if place is not None else self._flat_place(storage, tensor)
 
     def _flat_place(self, storage: _Storage, tensor: torch.Tensor) -> _Place:
-        """A view that no operator made (`.data`, autograd's own): a range of flat memory."""
+        """A view that no operator made (`.data`, autograd's own, a bucket's): a range of flat
+        memory, its dimensions in any order."""
         root_key, root = next(iter(storage.places.items()))
-        offset = tensor.storage_offset() - root_key[0]
-        count = tensor.numel()
-        size = 1
-        for n in root.shape:
-            size *= n
-        strides = torch.empty(root.shape, device="meta").stride()
-        whole = tuple(s if n > 1 else 0 for n, s in zip(root.shape, strides)) == root_key[2]
-        if not whole or not tensor.is_contiguous() or offset < 0 or offset + count > size:
+        order = sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
+        sorted_shape = tuple(tensor.shape[d] for d in order)
+        start = tensor.storage_offset() - root_key[0]
+        size, count = math.prod(root.shape), tensor.numel()
+        if (root_key[2] != _dense_strides(root.shape) or start < 0 or start + count > size or
+                tuple(self._geometry(tensor)[2][d] for d in order) != _dense_strides(sorted_shape)
+                or root.dtype != tensor.dtype):
             raise ExportError(f"a view of shape {tuple(tensor.shape)} was made in a way that the "
                               "exporter does not follow")
         place = root
-        if count != size:
-            place = _Place(storage, place, ("view", (size,)), (size,), tensor.dtype, self._site)
-            place = _Place(storage, place, ("slice", 0, offset, offset + count, 1), (count,),
-                           tensor.dtype, self._site)
-        place = _Place(storage, place, ("view", tuple(tensor.shape)), tuple(tensor.shape),
-                       tensor.dtype, self._site)
+        links = [("view", (size,)), ("slice", 0, start, start + count, 1),
+                 ("view", sorted_shape), ("permute", [order.index(d) for d in range(len(order))])]
+        for link in links:
+            shape = {"view": link[1], "slice": (count,), "permute": tuple(tensor.shape)}[link[0]]
+            place = _Place(storage, place, link, shape, tensor.dtype, self._site)
         storage.places[self._geometry(tensor)] = place
         self._alive.append(tensor)
         return place
 
-    def _constant(self, tensor: torch.Tensor) -> None:
-        """A tensor from outside the step: a number, a range, or a table known by its contents."""
-        with torch.utils._python_dispatch._disable_current_modes():
-            data = tensor.detach().contiguous().reshape(-1)
-            items = data.tolist() if data.numel() <= 1 << 22 else []
+    def _constant(self, tensor: torch.Tensor, padding=False) -> None:
+        """A tensor from outside the step: a number, a range, or a table known by its contents. All
+        of its memory is taken, since the step may use other parts of it too."""
+        whole = _whole_memory(tensor)
+        tensor = tensor if whole is None else whole
+        with _disable_current_modes():
+            items = tensor.detach().reshape(-1)[:_CONSTANT_MAX].tolist()
+        shape, dtype = tuple(tensor.shape), tensor.dtype
+        self.root(tensor, None, lambda: self.full(shape, dtype, 0) if padding
+                  else self._table(shape, dtype, items))
+
+    def _table(self, shape, dtype, items) -> Value:
         if items and (all(x == items[0] for x in items) or items[0] != items[0]):
-            value = self.full(tensor.shape, tensor.dtype, items[0])
-            return self.root(tensor, value)
+            return self.full(shape, dtype, items[0])
         step = items[1] - items[0] if len(items) > 1 else 0
-        if (tensor.dim() == 1 and not tensor.dtype.is_complex and items and
+        if (len(shape) == 1 and items and not dtype.is_complex and
                 all(x == items[0] + k * step for k, x in enumerate(items))):
-            value = self.arange(len(items), tensor.dtype, items[0], step)
-            return self.root(tensor, value)
-        digest = hashlib.sha256(repr((tuple(tensor.shape), tensor.dtype, items)).encode())
-        name = f"constant.{digest.hexdigest()[:12]}"
+            return self.arange(len(items), dtype, items[0], step)
+        if math.prod(shape) > _CONSTANT_MAX:
+            raise ExportError(f"a tensor of {math.prod(shape)} elements was made outside the step; "
+                              "register it as a buffer")
+        digest = hashlib.sha256(repr((shape, dtype, items)).encode()).hexdigest()
+        name = f"constant.{digest[:12]}"
         self.notes.add(f"{name} is a tensor that the script made outside the step; it is equal "
                        "wherever its contents are")
-        self.declare(tensor, name, (0,) * tensor.dim())
+        return self._input(shape, dtype, name, (0,) * len(shape))
 
     def full(self, shape, dtype, number) -> Value:
         value, = self.emit("full", [], [tuple(shape)], dtype,
@@ -255,77 +336,95 @@ class Tape(TorchDispatchMode):
         attributes = {"start": start, "end": start + count * step, "step": step}
         return self.emit("arange", [], [(count,)], dtype, attributes)[0]
 
-    def _read(self, place: _Place) -> Value:
-        if place.version == place.storage.version and place.value is not None:
-            return place.value
-        if place.parent is None:  # uninitialised: whatever needs it must not be provable
-            place.value = self.full(place.shape, place.dtype, float("nan"))
-            return place.value
-        parent = self._read(place.parent)
-        keep, self._site = self._site, place.site
-        place.value = self._forwards(parent, place)
-        self._site = keep
-        place.version = place.storage.version
-        return place.value
+    def _later(self, make, site=None):
+        """`make`, run as if at this point of the script."""
+        site = site or self._site
 
-    def _forwards(self, value: Value, place: _Place) -> Value:
+        def run() -> Value:
+            keep, self._site = self._site, site
+            value = make()
+            self._site = keep
+            return value
+
+        return run
+
+    def _contents(self, place: _Place) -> _Contents:
+        if place.parent is None or place.version == place.storage.version:
+            return place.contents
+        parent = self._contents(place.parent)
+        make = self._later(lambda: self._forwards(parent, place), place.site)
+        place.contents, place.version = _Contents(None, make), place.storage.version
+        return place.contents
+
+    def _forwards(self, parent: _Contents, place: _Place) -> Value:
+        """The value of `place`, from that of its parent."""
         kind, *rest = place.link
         if kind == "view":
-            return self.view(value, rest[0])
+            return self.view(parent.get(), rest[0])
         if kind == "permute":
-            return self.permute(value, rest[0])
+            return self.permute(parent.get(), rest[0])
         if kind == "expand":
-            return self.expand(value, rest[0])
+            return self.expand(parent.get(), rest[0])
         if kind == "select":
-            dim, index = rest
-            return self.emit("select", [value], [place.shape], value.dtype,
-                             {"dim": dim, "index": index})[0]
-        if kind == "slice":
-            return self.slice(value, *rest)
-        raise AssertionError(kind)
+            return self.emit("select", [parent.get()], [place.shape], place.dtype,
+                             {"dim": rest[0], "index": rest[1]})[0]
+        dim, start, end, step = rest
+        found = parent.piece(dim, start, end) if isinstance(parent, _Patched) else None
+        if found is None:
+            return self.slice(parent.get(), dim, start, end, step)
+        return self.slice(found[2].get(), dim, start - found[0], end - found[0], step)
 
     def _write(self, place: _Place, value: Value) -> None:
         storage = place.storage
-        chain = [(place, value)]
+        contents = _Contents(value)
+        chain = [(place, contents)]
         while place.parent is not None:
-            value = self._backwards(place, value)
+            contents = self._backwards(place, contents)
             place = place.parent
-            chain.append((place, value))
+            chain.append((place, contents))
         storage.version += 1
         for at, new in chain:
-            at.version, at.value = storage.version, new
+            at.version, at.contents = storage.version, new
 
-    def _backwards(self, place: _Place, value: Value) -> Value:
-        """The parent's value when `place` becomes `value`."""
+    def _backwards(self, place: _Place, new: _Contents) -> _Contents:
+        """What the parent of `place` holds when `place` holds `new`."""
         kind, *rest = place.link
         parent = place.parent
         if kind == "view":
-            return self.view(value, parent.shape)
+            return _Contents(None, self._later(lambda: self.view(new.get(), parent.shape)))
         if kind == "permute":
             inverse = [rest[0].index(d) for d in range(len(rest[0]))]
-            return self.permute(value, inverse)
+            return _Contents(None, self._later(lambda: self.permute(new.get(), inverse)))
         if kind == "select":
             dim, start = rest
             end = start + 1
-            value = self.view(value, parent.shape[:dim] + (1,) + parent.shape[dim + 1:])
+            shape = parent.shape[:dim] + (1,) + parent.shape[dim + 1:]
+            piece = _Contents(None, self._later(lambda: self.view(new.get(), shape)))
         elif kind == "slice" and rest[3] == 1:
             dim, start, end, _ = rest
+            piece = new
         else:
             raise ExportError(f"a write through a view of kind {kind} is not followed")
-        return self.overwrite(parent, value, dim, start, end)
+        if start == 0 and end == parent.shape[dim]:
+            return piece
+        old = self._contents(parent)
+        patched = (old.with_piece(self, dim, start, end, piece) if isinstance(old, _Patched)
+                   else None)
+        return patched or _Patched(self, parent.shape, dim, old, [(start, end, piece)])
 
-    def overwrite(self, parent: _Place, value: Value, dim: int, start: int, end: int) -> Value:
-        size = parent.shape[dim]
-        if start == 0 and end == size:
-            return value
-        old = self._read(parent)
-        pieces = []
-        if start > 0:
-            pieces.append(self.slice(old, dim, 0, start, 1))
-        pieces.append(value)
-        if end < size:
-            pieces.append(self.slice(old, dim, end, size, 1))
-        return self.emit("cat", pieces, [parent.shape], value.dtype, {"dim": dim})[0]
+    def join(self, patched: _Patched) -> Value:
+        """The pieces and what is left between them, joined."""
+        dim, at, parts = patched.dim, 0, []
+        for start, end, piece in patched.pieces:
+            if at < start:
+                parts.append(self.slice(patched.below.get(), dim, at, start, 1))
+            parts.append(piece.get())
+            at = end
+        if at < patched.shape[dim]:
+            parts.append(self.slice(patched.below.get(), dim, at, patched.shape[dim], 1))
+        if len(parts) == 1:
+            return parts[0]
+        return self.emit("cat", parts, [patched.shape], parts[0].dtype, {"dim": dim})[0]
 
     # ---- structure ------------------------------------------------------------------------------
 

@@ -126,8 +126,9 @@ def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None,
     job = _Job(function(mesh, **arguments))
     backend = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with torch.autograd.set_multithreading_enabled(False), backend:
-        _warm_up(job)
         tape = Tape(root)
+        _replace_reducers(tape, job.model)
+        _warm_up(job)
         parameters = _declare(tape, job, mesh)
         outputs = []
         with tape, _module_names(tape, job.model):
@@ -160,14 +161,36 @@ def _needed(ops: list[Op], outputs: list[Output]) -> list[Op]:
     return kept[::-1]
 
 
+def _replace_reducers(tape: Tape, model) -> None:
+    """DistributedDataParallel's own reduction is C++ that wants an answer of a real group: a hook
+    that does the same takes its place."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    for module in model.modules() if isinstance(model, torch.nn.Module) else []:
+        if isinstance(module, DistributedDataParallel) and not module._comm_hooks:
+            group = module.process_group
+
+            def reduce(state, bucket, group=group):
+                buffer = bucket.buffer().div_(group.size())
+                dist.all_reduce(buffer, group=group)
+                future = torch.futures.Future()
+                future.set_result(buffer)
+                return future
+
+            module.register_comm_hook(None, reduce)
+            tape.notes.add("DistributedDataParallel divides a bucket by the group's size and "
+                           "sums it over the group")
+
+
 def _warm_up(job: _Job) -> None:
-    """A step before the one that is traced: what is made lazily (optimizer state, FSDP's buffers,
-    DTensor's caches) is there then, as it is in every step but the first."""
-    job.run()
-    if job.optimizer is not None:
-        job.optimizer.step()
-    for _, parameter in _named(job.model, "named_parameters"):
-        parameter.grad = None
+    """Two steps before the one that is traced: what is made lazily (optimizer state, FSDP's and
+    DDP's buffers, DTensor's caches) is there then, as in every step but the first ones."""
+    for _ in range(2):
+        job.run()
+        if job.optimizer is not None:
+            job.optimizer.step()
+        for _, parameter in _named(job.model, "named_parameters"):
+            parameter.grad = None
 
 
 def _declare(tape: Tape, job: _Job, mesh) -> list:
