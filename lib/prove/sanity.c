@@ -109,20 +109,24 @@ void tocsin_sanity_call_text(const tocsin_sanity_model *model, const tocsin_sani
 
 /* ---- findings ------------------------------------------------------------------------------- */
 
-static uint32_t fold_of(tocsin_sanity_model *model, const tocsin_sanity_finding *finding)
+typedef struct fold_key {
+    uint32_t words[7];
+} fold_key;
+
+static fold_key fold_of(const tocsin_sanity_model *model, const tocsin_sanity_finding *finding)
 {
     const tocsin_plan_op *op = &model->plan->ops.items[finding->call.op];
     bool named = tocsin_plan_text(model->plan, op->label)[0] ||
                  tocsin_plan_text(model->plan, op->source)[0] ||
                  tocsin_plan_text(model->plan, op->fqn)[0];
-    uint32_t key[7] = {(uint32_t)finding->class,
-                       finding->missing,
-                       op->name,
-                       op->label,
-                       op->fqn,
-                       op->source,
-                       named ? TOCSIN_PLAN_NONE : finding->call.op};
-    return tocsin_intern_put(&model->folds, key, sizeof key);
+    return (fold_key){{(uint32_t)finding->class, finding->missing, op->name, op->label, op->fqn,
+                       op->source, named ? TOCSIN_PLAN_NONE : finding->call.op}};
+}
+
+bool tocsin_sanity_is_new(const tocsin_sanity_model *model, const tocsin_sanity_finding *finding)
+{
+    fold_key key = fold_of(model, finding);
+    return tocsin_intern_find(&model->folds, &key, sizeof key) == 0;
 }
 
 /* *place becomes a slot of its own, but when the finding has the place already. */
@@ -157,15 +161,16 @@ tocsin_status tocsin_sanity_note(tocsin_sanity_model *model, const tocsin_sanity
 {
     tocsin_sanity *result = model->result;
     assert(finding->call.op < model->plan->ops.count);
-    assert(finding->relation && finding->expected);
     if (result->findings.count >= FINDINGS_MAX) {
         ++result->hidden;
         return TOCSIN_OK;
     }
-    uint32_t id = fold_of(model, finding);
+    fold_key key = fold_of(model, finding);
+    uint32_t id = tocsin_intern_put(&model->folds, &key, sizeof key);
     if (!id)
         return tocsin_error_memory(error);
     if (id > result->findings.count) {
+        assert(finding->relation && finding->expected);
         tocsin_sanity_finding added = *finding;
         added.relation =
             tocsin_arena_copy(&result->arena, finding->relation, strlen(finding->relation));

@@ -379,7 +379,8 @@ static tocsin_status emit(lane_diagnosis *diagnosis, const call_difference *wron
         finding.partner = holder;
     }
     tocsin_string relation = {0}, expected = {0};
-    describe(model, wrong, &finding, &relation, &expected);
+    if (tocsin_sanity_is_new(model, &finding))
+        describe(model, wrong, &finding, &relation, &expected);
     finding.relation = tocsin_string_text(&relation);
     finding.expected = tocsin_string_text(&expected);
     tocsin_status status = tocsin_string_check(&relation, error);

@@ -127,6 +127,8 @@ tocsin_status tocsin_sanity_simulate(tocsin_sanity_model *model, tocsin_error *e
 /* ---- findings (sanity.c) ----------------------------------------------------------------------
  */
 
+/* Would it be a finding of its own? Only then are its texts needed. */
+bool tocsin_sanity_is_new(const tocsin_sanity_model *model, const tocsin_sanity_finding *finding);
 /* Add a finding, or fold it into one of the same class on the same operator of another place. The
  * texts are copied, the places made from `call`. */
 tocsin_status tocsin_sanity_note(tocsin_sanity_model *model, const tocsin_sanity_finding *finding,

@@ -281,9 +281,11 @@ static tocsin_status note_wait(role_scan *scan, uint32_t op, int32_t microbatch,
     finding.partner.microbatch = issued;
     finding.expected = expected;
     tocsin_string text = {0};
-    tocsin_sanity_call_text(scan->model, &finding.call, &text);
+    bool is_new = tocsin_sanity_is_new(scan->model, &finding);
+    if (is_new)
+        tocsin_sanity_call_text(scan->model, &finding.call, &text);
     tocsin_string_append_text(&text, relation);
-    if (partner != TOCSIN_PLAN_NONE)
+    if (is_new && partner != TOCSIN_PLAN_NONE)
         tocsin_sanity_call_text(scan->model, &finding.partner, &text);
     tocsin_status status = tocsin_string_check(&text, error);
     finding.relation = tocsin_string_text(&text);
