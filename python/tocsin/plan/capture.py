@@ -290,11 +290,15 @@ class Tape(TorchDispatchMode):
             raise ExportError(f"a view of shape {tuple(tensor.shape)} was made in a way that the "
                               "exporter does not follow")
         place = root
-        links = [("view", (size,)), ("slice", 0, start, start + count, 1),
-                 ("view", sorted_shape), ("permute", [order.index(d) for d in range(len(order))])]
-        for link in links:
-            shape = {"view": link[1], "slice": (count,), "permute": tuple(tensor.shape)}[link[0]]
-            place = _Place(storage, place, link, shape, tensor.dtype, self._site)
+        if len(root.shape) != 1:
+            place = storage.places.setdefault("flat", _Place(
+                storage, root, ("view", (size,)), (size,), tensor.dtype, root.site))
+        for link, shape in ((("slice", 0, start, start + count, 1), (count,)),
+                            (("view", sorted_shape), sorted_shape),
+                            (("permute", [order.index(d) for d in range(len(order))]),
+                             tuple(tensor.shape))):
+            if shape != place.shape or link[0] == "permute" and order != sorted(order):
+                place = _Place(storage, place, link, shape, tensor.dtype, self._site)
         storage.places[self._geometry(tensor)] = place
         self._alive.append(tensor)
         return place
