@@ -12,11 +12,10 @@ import traceback
 from dataclasses import dataclass
 
 import torch
-import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_leaves
 
-from . import placements
+from . import fake_group, placements
 from .capture import ExportError, Input, Op, Tape, Value, inner
 
 
@@ -54,6 +53,15 @@ class _Job:
         if self.model is None or (self.loss_fn is None and self.step_fn is None):
             raise ExportError("build() returns no model, or neither loss_fn nor step_fn")
 
+    def modules(self) -> list:
+        return list(self.model) if isinstance(self.model, (list, tuple)) else [self.model]
+
+    def named(self, what: str):
+        """named_parameters or named_buffers of all modules, in the names of the model."""
+        for module in self.modules():
+            for name, tensor in getattr(module, what)():
+                yield placements.clean_name(name), tensor
+
     def run(self):
         """Forward and backward; the loss."""
         if self.step_fn is not None:
@@ -80,21 +88,10 @@ def load(path: str, name: str):
     return getattr(module, name)
 
 
-def _start(axes: dict[str, int], rank: int):
-    """A process group that talks to nobody, and the mesh over it."""
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    world = 1
-    for size in axes.values():
-        world *= size
-    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=world)
-    return dist.init_device_mesh("cpu", tuple(axes.values()), mesh_dim_names=tuple(axes))
-
-
 @contextlib.contextmanager
-def _module_names(tape: Tape, model):
-    modules = tree_leaves(list(model)) if isinstance(model, (list, tuple)) else [model]
-    names = {id(m): placements.clean_name(n) for each in modules for n, m in each.named_modules()}
+def _module_names(tape: Tape, job: _Job):
+    names = {id(m): placements.clean_name(n) for each in job.modules()
+             for n, m in each.named_modules()}
 
     def enter(module, args):
         tape.modules.append(names.get(id(module), tape.modules[-1] if tape.modules else ""))
@@ -111,27 +108,22 @@ def _module_names(tape: Tape, model):
             handle.remove()
 
 
-def _named(model, what: str):
-    for each in model if isinstance(model, (list, tuple)) else [model]:
-        for name, tensor in getattr(each, what)():
-            yield placements.clean_name(name), tensor
-
-
 def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None, rank: int) -> Trace:
     torch.set_num_threads(1)
     root = os.path.dirname(os.path.abspath(script))
     function = load(script, build)
-    mesh = _start(axes, rank) if axes else None
+    mesh = fake_group.start(axes, rank) if axes else None
     torch.manual_seed(0)
     job = _Job(function(mesh, **arguments))
     backend = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with torch.autograd.set_multithreading_enabled(False), backend:
         tape = Tape(root)
-        _replace_reducers(tape, job.model)
+        for module in job.modules():
+            tape.notes.update(fake_group.answer_for(module))
         _warm_up(job)
         parameters = _declare(tape, job, mesh)
         outputs = []
-        with tape, _module_names(tape, job.model):
+        with tape, _module_names(tape, job):
             loss = job.run()
             tape.phase_hint = "opt"
             if loss is not None:
@@ -161,27 +153,6 @@ def _needed(ops: list[Op], outputs: list[Output]) -> list[Op]:
     return kept[::-1]
 
 
-def _replace_reducers(tape: Tape, model) -> None:
-    """DistributedDataParallel's own reduction is C++ that wants an answer of a real group: a hook
-    that does the same takes its place."""
-    from torch.nn.parallel import DistributedDataParallel
-
-    for module in model.modules() if isinstance(model, torch.nn.Module) else []:
-        if isinstance(module, DistributedDataParallel) and not module._comm_hooks:
-            group = module.process_group
-
-            def reduce(state, bucket, group=group):
-                buffer = bucket.buffer().div_(group.size())
-                dist.all_reduce(buffer, group=group)
-                future = torch.futures.Future()
-                future.set_result(buffer)
-                return future
-
-            module.register_comm_hook(None, reduce)
-            tape.notes.add("DistributedDataParallel divides a bucket by the group's size and "
-                           "sums it over the group")
-
-
 def _warm_up(job: _Job) -> None:
     """Two steps before the one that is traced: what is made lazily (optimizer state, FSDP's and
     DDP's buffers, DTensor's caches) is there then, as in every step but the first ones."""
@@ -189,13 +160,13 @@ def _warm_up(job: _Job) -> None:
         job.run()
         if job.optimizer is not None:
             job.optimizer.step()
-        for _, parameter in _named(job.model, "named_parameters"):
+        for _, parameter in job.named("named_parameters"):
             parameter.grad = None
 
 
 def _declare(tape: Tape, job: _Job, mesh) -> list:
-    parameters = list(_named(job.model, "named_parameters"))
-    for name, tensor in [*parameters, *_named(job.model, "named_buffers")]:
+    parameters = list(job.named("named_parameters"))
+    for name, tensor in [*parameters, *job.named("named_buffers")]:
         starts = placements.tensor_starts(tensor, name, job.shards, mesh)
         if not tape.known(inner(tensor)):
             tape.declare(inner(tensor).detach(), name, starts)
