@@ -487,6 +487,8 @@ def mlp_loss(b, x):
     loss = b.reduce("mean", each, [0, 1, 2], "mean")
     if config.sp and config.tp > 1:
         loss = b.all_reduce(loss, "tp", "tp", "avg")
+    if config.cp > 1:
+        loss = b.all_reduce(loss, "cp", "cp", "avg")
     b.output("loss", "loss", loss, ("mean" if config.dp > 1 else "equal",
                                     "mean" if config.nm > 1 else "equal"))  # fmt: skip
 
@@ -507,7 +509,9 @@ def build_model(b):
         b.at("pipeline")
         x = b.receive(b.activation_shape(), b.stage - 1, 0, f"recv.fw.{b.stage}")
     elif config.model == "mlp":
+        b.at("input")
         x = b.activation_input("x")
+        x, embed_back = add_bias(b, x, "input.bias", config.hidden, None, "in")
     else:
         x, embed_back = embed(b)
     for index in config.stage_layers(b.stage):
