@@ -178,8 +178,12 @@ tocsin_status tocsin_plan_add_group(tocsin_plan *plan, const char *name,
     if (!TOCSIN_VEC_RESERVE(&plan->members, count))
         return tocsin_error_memory(error);
     PUSH(&plan->groups, TOCSIN_PLAN_RANKS_MAX, "groups", added);
-    memcpy(plan->members.items + plan->members.count, members, count * sizeof *members);
-    plan->members.count += count;
+    for (uint32_t i = 0; i < count; ++i) {
+        tocsin_plan_member member = members[i];
+        if (plan->replica_axis == TOCSIN_PLAN_NONE)
+            member.replica = TOCSIN_MEMBER_SAME; /* the only one, in one notation */
+        plan->members.items[plan->members.count++] = member;
+    }
     *group = (uint32_t)plan->groups.count - 1;
     return TOCSIN_OK;
 }
@@ -450,9 +454,12 @@ static tocsin_status add_starts(tocsin_plan *plan, const tocsin_plan_value *valu
         return LIMIT("a plan has at most %d starts of slices", TOCSIN_PLAN_OPERAND_TOTAL_MAX);
     if (!TOCSIN_VEC_RESERVE(&plan->starts, value->ndim))
         return tocsin_error_memory(error);
-    if (value->ndim > 0)
-        memcpy(plan->starts.items + plan->starts.count, starts, value->ndim * sizeof *starts);
-    plan->starts.count += value->ndim;
+    for (uint32_t d = 0; d < value->ndim; ++d) {
+        tocsin_affine start = starts[d];
+        if (plan->replica_axis == TOCSIN_PLAN_NONE)
+            start.weight[TOCSIN_SYMBOL_REPLICA] = 0; /* the only replica is 0 */
+        plan->starts.items[plan->starts.count++] = start;
+    }
     return TOCSIN_OK;
 }
 

@@ -41,6 +41,7 @@ enum {
     TOCSIN_PLAN_OPERAND_TOTAL_MAX = 1 << 28 /* also: dims, starts */
 };
 #define TOCSIN_PLAN_NONE         UINT32_MAX
+#define TOCSIN_PLAN_BYTES_MAX    ((size_t)1 << 32)  /* of a plan's file, unpacked */
 #define TOCSIN_PLAN_INDEX_MAX    (INT64_C(1) << 47) /* sizes, |base| and |weight| of starts */
 #define TOCSIN_PLAN_ELEMENTS_MAX (INT64_C(1) << 62) /* of a value; fewer */
 
@@ -213,6 +214,7 @@ struct tocsin_plan {
     TOCSIN_VEC(tocsin_signature) signatures;
     TOCSIN_VEC(uint32_t) assumptions;   /* strings: what a reader took for granted */
     TOCSIN_VEC(tocsin_plan_flaw) flaws; /* in order of ops; one for each flawed op */
+    uint32_t checked_role, checked_op;  /* where tocsin_plan_finish stopped, or NONE */
     tocsin_arena arena;                 /* attributes */
     tocsin_intern attribute_keys;       /* id - 1: attribute set with these bytes (builder.c) */
     tocsin_intern signature_keys;       /* id - 1: signature of this canonical text */

@@ -502,10 +502,12 @@ static tocsin_status check_ops(checker *c)
             tocsin_plan_segment segment = *segment_of(c, s);
             for (uint32_t i = 0; i < segment.op_count; ++i) {
                 uint32_t op = segment.first_op + i;
+                c->plan->checked_op = op;
                 TOCSIN_TRY(pass == 0 ? check_results(c, op, s) : check_op(c, op, s));
             }
         }
     }
+    c->plan->checked_op = TOCSIN_PLAN_NONE;
     return TOCSIN_OK;
 }
 
@@ -572,12 +574,15 @@ static tocsin_status check_plan(checker *c)
     }
     if (c->plan->microbatches == 0 || c->plan->microbatches > TOCSIN_PLAN_MICROBATCHES_MAX)
         return FORMAT(c, "a step has %u micro-batches", c->plan->microbatches);
+    c->plan->checked_role = c->plan->checked_op = TOCSIN_PLAN_NONE;
     TOCSIN_TRY(check_groups(c));
     for (size_t i = 0; i < c->plan->roles.count; ++i) {
         c->role = &c->plan->roles.items[i];
         c->stamp = (uint32_t)i + 1;
+        c->plan->checked_role = (uint32_t)i;
         TOCSIN_TRY(check_role(c));
     }
+    c->plan->checked_role = TOCSIN_PLAN_NONE;
     return check_coverage(c);
 }
 
