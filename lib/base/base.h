@@ -72,11 +72,14 @@ TOCSIN_MUST_CHECK void *tocsin_arena_alloc(tocsin_arena *arena, size_t bytes, si
 TOCSIN_MUST_CHECK char *tocsin_arena_copy(tocsin_arena *arena, const void *bytes, size_t count);
 #define TOCSIN_ARENA_NEW(arena, type)                                                              \
     ((type *)tocsin_arena_alloc((arena), sizeof(type), _Alignof(type)))
-/* `count` items; NULL also when the size overflows. */
+/* `count` items of `bytes` bytes; NULL also when the size overflows. */
+static inline void *tocsin_arena_array(tocsin_arena *arena, size_t count, size_t bytes,
+                                       size_t align)
+{
+    return count > SIZE_MAX / bytes ? NULL : tocsin_arena_alloc(arena, count * bytes, align);
+}
 #define TOCSIN_ARENA_ARRAY(arena, type, count)                                                     \
-    ((size_t)(count) > SIZE_MAX / sizeof(type)                                                     \
-         ? NULL                                                                                    \
-         : (type *)tocsin_arena_alloc((arena), (size_t)(count) * sizeof(type), _Alignof(type)))
+    ((type *)tocsin_arena_array((arena), (size_t)(count), sizeof(type), _Alignof(type)))
 
 tocsin_arena_mark tocsin_arena_get_mark(const tocsin_arena *arena);
 /* Forget everything allocated since the mark. Marks taken after it become invalid. */

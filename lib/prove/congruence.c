@@ -1,0 +1,564 @@
+/* congruence.c - equal operands give equal results; the axis signature says what slices and partial
+ * sums of the operands do to the results.
+ *
+ * An operand of the parallel plan is a slice of a logical operand. The rule
+ *   1. brings every operand to one term (defining or folding sums), draws factors and partial sums
+ *      out of operands in which the operator is linear,
+ *   2. widens the operands to logical ones and looks whether the logical plan applies this operator
+ *      to them: its result is the atom,
+ *   3. binds each axis of the signature to the index range that the operands cover; two operands
+ *      that cover different ranges of one axis are an error,
+ *   4. puts the ranges of free axes into the result's map and those of contracted axes into its box.
+ * On the logical side the same steps make the atom instead of looking for it. When the logical plan
+ * has no such value, the atom is made as a foreign one, which is sound (it is but a name for the
+ * operator's result on the widened operands) and is an error only if an output is made of it.
+ *
+ * Source: nnScaler's einops-like annotations and GSPMD's rules propagate shardings in this way; the
+ * relation with partial sums is our own. Cost: a few hundred nanoseconds.
+ */
+#include "prove/prover.h"
+
+#include <assert.h>
+
+enum {
+    INPUTS_MAX = TOCSIN_SIGNATURE_OPERANDS_MAX,
+    AXES_MAX = TOCSIN_SIGNATURE_AXES_MAX + TOCSIN_PLAN_NDIM_MAX,
+    PROFILE_MAX = 8,
+    WINDOWS_MAX = 64,
+    ATTEMPTS_MAX = 24
+};
+
+typedef struct bound_axis {
+    bool bound;
+    uint32_t count; /* digits of the profile */
+    int64_t extent; /* of the logical axis; 0 while only wildcards were seen */
+    int64_t local;  /* size of the local axis; 0: not seen */
+    tocsin_digit profile[PROFILE_MAX];
+} bound_axis;
+
+typedef struct operand {
+    tocsin_relation_id relation; /* of one term, or 0: zero */
+    const tocsin_relation *view;
+    int8_t axis[TOCSIN_PLAN_NDIM_MAX];
+    uint64_t keep_counts;
+    bool drawn; /* its factor and box were drawn out */
+    tocsin_relation_id widened;
+    tocsin_window windows[WINDOWS_MAX];
+} operand;
+
+typedef struct application {
+    tocsin_prover *prover;
+    const tocsin_signature *signature;
+    const tocsin_execution *execution;
+    const char *name;
+    uint32_t key;
+    bool logical;
+    uint32_t ellipsis; /* leading axes that `...` stands for */
+    uint32_t axis_count;
+    operand operands[INPUTS_MAX];
+    bound_axis axes[AXES_MAX];
+    tocsin_factor_id factor; /* drawn out of the operands */
+    const tocsin_box_entry *box;
+    uint32_t box_count;
+} application;
+
+static const char *axis_name(const application *call, int axis, char buffer[16])
+{
+    if (axis < call->signature->axis_count)
+        return call->signature->axis_name[axis];
+    snprintf(buffer, 16, "dim -%d", axis - call->signature->axis_count + 1);
+    return buffer;
+}
+
+static bool refuse(application *call, int cause, const char *text)
+{
+    tocsin_universe_refuse(call->prover->universe, cause, "%s: %s", call->name, text);
+    return false;
+}
+
+/* Axes of each operand's dims: `...` gets numbers behind the named ones, counted from the right. */
+static bool lay_out_axes(application *call)
+{
+    const tocsin_signature *signature = call->signature;
+    const uint32_t inputs = call->execution->input_count;
+
+    if (inputs != signature->input_count)
+        return refuse(call, TOCSIN_CAUSE_WRONG_OPERATOR, "the signature has another operand count");
+    call->ellipsis = 0;
+    for (uint32_t i = 0; i < inputs; i++) {
+        const tocsin_signature_operand *form = &signature->operands[i];
+        const uint32_t ndim = call->operands[i].view->ndim;
+        if (ndim < form->ndim || (ndim > form->ndim && !form->ellipsis))
+            return refuse(call, TOCSIN_CAUSE_WRONG_LAYOUT,
+                          "an operand's number of dims does not fit its signature");
+        if (ndim - form->ndim > call->ellipsis)
+            call->ellipsis = ndim - form->ndim;
+    }
+    call->axis_count = signature->axis_count + call->ellipsis;
+    if (call->axis_count > AXES_MAX)
+        return refuse(call, TOCSIN_CAUSE_WRONG_LAYOUT, "too many axes");
+    for (uint32_t i = 0; i < inputs; i++) {
+        operand *one = &call->operands[i];
+        const tocsin_signature_operand *form = &signature->operands[i];
+        const uint32_t lead = one->view->ndim - form->ndim;
+        one->keep_counts = 0;
+        for (uint32_t d = 0; d < one->view->ndim; d++) {
+            one->axis[d] = d < lead ? (int8_t)(signature->axis_count + lead - 1 - d)
+                                    : form->axis[d - lead];
+            if (one->axis[d] == TOCSIN_AXIS_ANY ||
+                (one->axis[d] >= 0 && one->axis[d] < signature->axis_count &&
+                 signature->whole[one->axis[d]]))
+                one->keep_counts |= UINT64_C(1) << d;
+        }
+    }
+    return true;
+}
+
+/* One term per operand; zero stays zero. */
+static bool single_terms(application *call)
+{
+    tocsin_universe *universe = call->prover->universe;
+
+    for (uint32_t i = 0; i < call->execution->input_count; i++) {
+        operand *one = &call->operands[i];
+        const tocsin_relation *view = one->view;
+        if (!view->segmented && view->count <= 1)
+            continue;
+        one->relation = call->logical
+                            ? tocsin_relation_define(universe, one->relation, call->name,
+                                                     call->execution->op)
+                            : tocsin_relation_fold(universe, one->relation, call->prover->size);
+        if (one->relation == 0)
+            return false;
+        one->view = tocsin_relation_get(universe, one->relation);
+        assert(!one->view->segmented && one->view->count == 1);
+    }
+    return true;
+}
+
+static bool is_linear_in(const tocsin_signature *signature, uint32_t input)
+{
+    return (signature->linear >> input & 1) != 0;
+}
+
+/* Draw factors and the box out of the operands in which the operator is linear. */
+static bool draw_out(application *call)
+{
+    tocsin_universe *universe = call->prover->universe;
+    char text[320];
+
+    call->factor = 0;
+    call->box_count = 0;
+    for (uint32_t i = 0; i < call->execution->input_count; i++) {
+        operand *one = &call->operands[i];
+        if (one->view->count == 0)
+            continue;
+        const tocsin_term *term = &one->view->terms[0];
+        const bool linear = is_linear_in(call->signature, i);
+        if (term->box_count > 0 && (!linear || call->box_count > 0)) {
+            tocsin_string string = {.limit_bytes = 200};
+            tocsin_relation_text(universe, call->prover->plan[TOCSIN_LOGICAL], one->relation,
+                                 &string, 200);
+            snprintf(text, sizeof text, "%s %s",
+                     linear ? "two partial operands; one is" : "non-linear use of the partial value",
+                     tocsin_string_text(&string));
+            tocsin_string_free(&string);
+            return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION, text);
+        }
+        if (!linear)
+            continue;
+        for (uint32_t b = 0; b < term->box_count; b++)
+            if (term->box[b].kind == TOCSIN_BOX_MAX)
+                return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION,
+                              "use of a partial maximum before it is joined over all ranks");
+        if (term->box_count > 0) {
+            call->box = term->box;
+            call->box_count = term->box_count;
+        }
+        call->factor = tocsin_factor_multiply(universe, call->factor, term->factor);
+        if (term->factor == 0 && term->box_count == 0)
+            continue;
+        tocsin_term bare = *term;
+        bare.factor = 0;
+        bare.box_count = 0;
+        bare.box = NULL;
+        one->relation = tocsin_relation_of_term(universe, &bare, one->view->shape, one->view->ndim);
+        if (one->relation == 0)
+            return false;
+        one->view = tocsin_relation_get(universe, one->relation);
+    }
+    return true;
+}
+
+static bool same_profile(const bound_axis *axis, const tocsin_digit *profile, uint32_t count,
+                         int64_t extent)
+{
+    if (axis->count != count || axis->extent != extent)
+        return false;
+    return memcmp(axis->profile, profile, count * sizeof *profile) == 0;
+}
+
+static void range_text(const tocsin_digit *profile, uint32_t count, int64_t extent, char *text,
+                       size_t bytes)
+{
+    if (count == 1) {
+        const tocsin_affine *start = &profile[0].start;
+        char symbols[64] = "";
+        if (start->weight[0] != 0 || start->weight[1] != 0)
+            snprintf(symbols, sizeof symbols, " + %lld*replica + %lld*microbatch",
+                     (long long)start->weight[0], (long long)start->weight[1]);
+        snprintf(text, bytes, "[%lld, %lld)%s of %lld", (long long)start->base,
+                 (long long)(start->base + profile[0].count), symbols, (long long)extent);
+    } else if (count == 0) {
+        snprintf(text, bytes, "a repeated element");
+    } else {
+        snprintf(text, bytes, "a %u-fold range of %lld", count, (long long)extent);
+    }
+}
+
+static bool bind(application *call, int axis, int64_t local, const tocsin_digit *profile,
+                 uint32_t count, int64_t extent)
+{
+    bound_axis *bound = &call->axes[axis];
+    char text[320], one[96], other[96], buffer[16];
+
+    if (local != 1 || bound->local == 0) {
+        if (bound->local > 1 && bound->local != local) {
+            snprintf(text, sizeof text, "operands have sizes %lld and %lld along axis %s",
+                     (long long)bound->local, (long long)local, axis_name(call, axis, buffer));
+            return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, text);
+        }
+        bound->local = local;
+    }
+    if (count == 0)
+        return true; /* a wildcard */
+    if (!bound->bound) {
+        bound->bound = true;
+        bound->count = count;
+        bound->extent = extent;
+        memcpy(bound->profile, profile, count * sizeof *profile);
+        return true;
+    }
+    if (same_profile(bound, profile, count, extent))
+        return true;
+    range_text(bound->profile, bound->count, bound->extent, one, sizeof one);
+    range_text(profile, count, extent, other, sizeof other);
+    snprintf(text, sizeof text, "operands cover different ranges of axis %s: %s vs %s",
+             axis_name(call, axis, buffer), one, other);
+    return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, text);
+}
+
+static bool bind_operand(application *call, operand *one)
+{
+    const tocsin_relation *view = one->view;
+    tocsin_digit profile[PROFILE_MAX];
+    char text[160], range[96], buffer[16];
+
+    for (uint32_t d = 0; d < view->ndim; d++) {
+        const int axis = one->axis[d];
+        int64_t extent = 0;
+        uint32_t count = 0;
+        if (view->count == 1) {
+            count = tocsin_term_profile(&view->terms[0], one->windows, d, profile, PROFILE_MAX,
+                                        &extent);
+            if (count > PROFILE_MAX)
+                return refuse(call, TOCSIN_CAUSE_WRONG_LAYOUT, "a dim is cut into too many parts");
+        }
+        const bool whole = one->keep_counts >> d & 1;
+        if (whole && count > 0 &&
+            (count != 1 || profile[0].count != extent || profile[0].start.base != 0)) {
+            range_text(profile, count, extent, range, sizeof range);
+            snprintf(text, sizeof text, "axis %s must be whole but is %s",
+                     axis < 0 ? "_" : axis_name(call, axis, buffer), range);
+            return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, text);
+        }
+        if (axis < 0)
+            continue;
+        if (!bind(call, axis, view->shape[d], profile, count, extent))
+            return false;
+    }
+    return true;
+}
+
+/* Widen every operand by its choice; false: there is no such choice. */
+static bool widen_all(application *call, uint32_t attempt)
+{
+    const uint32_t inputs = call->execution->input_count;
+    tocsin_universe *universe = call->prover->universe;
+
+    for (uint32_t i = 0; i < inputs; i++) {
+        operand *one = &call->operands[i];
+        if (one->view->count == 0) { /* zero of any size */
+            const int64_t ones[TOCSIN_PLAN_NDIM_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+            one->widened = tocsin_relation_constant(universe, 0, true, ones, one->view->ndim);
+            continue;
+        }
+        /* 0: all smallest, 1: all whole, then mixed ones by the bits of the attempt, then others */
+        const uint32_t mixed = UINT32_C(1) << (inputs < 4 ? inputs : 4);
+        const uint32_t choice = attempt < 2       ? attempt
+                                : attempt < mixed ? (attempt - 1) >> (i < 4 ? i : 3) & 1
+                                                  : attempt - mixed + 2;
+        one->widened = tocsin_relation_widen(universe, one->relation, choice, one->keep_counts,
+                                             call->prover->size, one->windows, WINDOWS_MAX);
+        if (one->widened == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool bind_all(application *call)
+{
+    memset(call->axes, 0, sizeof call->axes[0] * call->axis_count);
+    for (uint32_t i = 0; i < call->execution->input_count; i++)
+        if (!bind_operand(call, &call->operands[i]))
+            return false;
+    return true;
+}
+
+static uint32_t key_operands(const application *call, tocsin_relation_id keys[INPUTS_MAX])
+{
+    const uint32_t inputs = call->execution->input_count;
+    for (uint32_t i = 0; i < inputs; i++)
+        keys[i] = call->operands[i].widened;
+    if (call->signature->commutative && inputs == 2 && keys[0] > keys[1]) {
+        const tocsin_relation_id swap = keys[0];
+        keys[0] = keys[1];
+        keys[1] = swap;
+    }
+    return inputs;
+}
+
+/* The axis of each dim of output `output`, and how many dims it has. */
+static uint32_t output_axes(const application *call, uint32_t output,
+                            int8_t axes[TOCSIN_PLAN_NDIM_MAX])
+{
+    const tocsin_signature *signature = call->signature;
+    const tocsin_signature_operand *form = &signature->operands[signature->input_count + output];
+    const uint32_t lead = form->ellipsis ? call->ellipsis : 0;
+    if (lead + form->ndim > TOCSIN_PLAN_NDIM_MAX)
+        return UINT32_MAX;
+    for (uint32_t d = 0; d < lead; d++)
+        axes[d] = (int8_t)(signature->axis_count + lead - 1 - d);
+    for (uint32_t d = 0; d < form->ndim; d++)
+        axes[lead + d] = form->axis[d];
+    return lead + form->ndim;
+}
+
+/* The logical shape of an output: bound extents; axes that no operand binds have their local size. */
+static void logical_shape(const application *call, uint32_t output, const int8_t *axes,
+                          uint32_t ndim, int64_t shape[TOCSIN_PLAN_NDIM_MAX])
+{
+    for (uint32_t d = 0; d < ndim; d++) {
+        const bound_axis *axis = axes[d] < 0 ? NULL : &call->axes[axes[d]];
+        if (axis != NULL && axis->bound)
+            shape[d] = axis->extent;
+        else if (axis != NULL && axis->local > 0)
+            shape[d] = 1; /* only repeated elements were seen: so is the result */
+        else
+            shape[d] = call->execution->output_shapes[output][d];
+    }
+}
+
+static bool add_box_of(application *call, tocsin_atom_id atom, const int8_t *axes, uint32_t ndim,
+                       tocsin_box_entry *box, uint32_t *count, uint32_t limit,
+                       tocsin_factor_id *factor)
+{
+    for (uint32_t a = 0; a < call->axis_count; a++) {
+        const bound_axis *axis = &call->axes[a];
+        bool in_output = false;
+        for (uint32_t d = 0; d < ndim; d++)
+            in_output |= axes[d] == (int)a;
+        if (in_output || a >= call->signature->axis_count || !call->signature->contracted[a])
+            continue;
+        if (!axis->bound) { /* a sum of equal elements */
+            *factor = tocsin_factor_multiply(
+                call->prover->universe, *factor,
+                tocsin_factor_rational(call->prover->universe, axis->local > 0 ? axis->local : 1,
+                                       1));
+            continue;
+        }
+        for (uint32_t k = 0; k < axis->count; k++) {
+            const tocsin_digit *digit = &axis->profile[k];
+            if (digit->start.base == 0 && digit->count == digit->extent)
+                continue;
+            if (*count == limit)
+                return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial axes");
+            box[(*count)++] = (tocsin_box_entry){.atom = atom,
+                                                 .axis = (uint16_t)a,
+                                                 .kind = TOCSIN_BOX_SUM,
+                                                 .stride = digit->stride,
+                                                 .extent = digit->extent,
+                                                 .start = digit->start,
+                                                 .count = digit->count};
+        }
+    }
+    return true;
+}
+
+static bool make_output(application *call, uint32_t output, tocsin_atom_id atom,
+                        const int8_t *axes, uint32_t ndim)
+{
+    const tocsin_execution *execution = call->execution;
+    tocsin_digit digits[TOCSIN_PLAN_NDIM_MAX * PROFILE_MAX];
+    uint8_t digit_count[TOCSIN_PLAN_NDIM_MAX];
+    tocsin_box_entry box[64];
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+    uint32_t total = 0, box_count = call->box_count;
+    tocsin_factor_id factor = call->factor;
+    const tocsin_atom *known = tocsin_atom_get(call->prover->universe, atom);
+
+    assert(known->ndim == ndim);
+    if (box_count > TOCSIN_COUNT_OF(box) / 2)
+        return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial axes");
+    if (box_count > 0)
+        memcpy(box, call->box, box_count * sizeof box[0]);
+    for (uint32_t d = 0; d < ndim; d++) {
+        const bound_axis *axis = axes[d] < 0 ? NULL : &call->axes[axes[d]];
+        const uint32_t first = total;
+        if (axis != NULL && axis->bound) {
+            for (uint32_t k = 0; k < axis->count; k++) {
+                digits[total] = axis->profile[k];
+                digits[total++].axis = d;
+            }
+            shape[d] = axis->local;
+        } else if (axis != NULL && axis->local > 0) {
+            shape[d] = axis->local;
+            if (axis->local > 1)
+                digits[total++] = (tocsin_digit){.axis = TOCSIN_DIGIT_BROADCAST,
+                                                 .stride = 1,
+                                                 .extent = axis->local,
+                                                 .count = axis->local};
+        } else {
+            shape[d] = axes[d] == TOCSIN_AXIS_ONE ? 1 : execution->output_shapes[output][d];
+            if (shape[d] != known->shape[d])
+                return refuse(call, TOCSIN_CAUSE_WRONG_SHARD,
+                              "an output has another size than in the logical model");
+            if (shape[d] > 1)
+                digits[total++] = (tocsin_digit){
+                    .axis = d, .stride = 1, .extent = shape[d], .count = shape[d]};
+        }
+        digit_count[d] = (uint8_t)(total - first);
+    }
+    if (!add_box_of(call, atom, axes, ndim, box, &box_count, TOCSIN_COUNT_OF(box), &factor))
+        return false;
+    const tocsin_term term = {.atom = atom,
+                              .factor = factor,
+                              .digit_count = digit_count,
+                              .digits = digits,
+                              .digit_total = total,
+                              .box = box,
+                              .box_count = box_count};
+    execution->outputs[output] =
+        tocsin_relation_of_term(call->prover->universe, &term, shape, (uint8_t)ndim);
+    return execution->outputs[output] != 0;
+}
+
+static bool make_outputs(application *call)
+{
+    const tocsin_execution *execution = call->execution;
+    tocsin_relation_id keys[INPUTS_MAX];
+    const uint32_t inputs = key_operands(call, keys);
+
+    for (uint32_t j = 0; j < execution->output_count; j++) {
+        int8_t axes[TOCSIN_PLAN_NDIM_MAX];
+        int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+        bool made = false;
+        const uint32_t ndim = output_axes(call, j, axes);
+        if (ndim == UINT32_MAX || ndim != execution->output_ndim[j])
+            return refuse(call, TOCSIN_CAUSE_WRONG_LAYOUT,
+                          "an output's number of dims does not fit the signature");
+        logical_shape(call, j, axes, ndim, shape);
+        const tocsin_atom_id atom =
+            tocsin_atom_call(call->prover->universe, call->key, call->name, keys, inputs,
+                             (uint16_t)j, shape, (uint8_t)ndim, execution->op, &made);
+        if (atom == 0 || !make_output(call, j, atom, axes, ndim))
+            return false;
+    }
+    return true;
+}
+
+/* Is the result zero because a linear operand is? */
+static bool zero_result(application *call)
+{
+    const tocsin_execution *execution = call->execution;
+
+    for (uint32_t i = 0; i < execution->input_count; i++) {
+        if (call->operands[i].view->count != 0 || call->operands[i].view->segmented ||
+            !is_linear_in(call->signature, i))
+            continue;
+        for (uint32_t j = 0; j < execution->output_count; j++) {
+            execution->outputs[j] =
+                tocsin_relation_constant(call->prover->universe, 0, true,
+                                         execution->output_shapes[j], execution->output_ndim[j]);
+            if (execution->outputs[j] == 0)
+                return false;
+        }
+        return true;
+    }
+    return false;
+}
+
+/* The attempts on the parallel side: the first whose widened operands the logical plan knows, else
+ * the first that binds, as a foreign value. */
+static bool search(application *call)
+{
+    tocsin_universe *universe = call->prover->universe;
+    tocsin_relation_id keys[INPUTS_MAX];
+    tocsin_refusal why = {.text = ""};
+    int bindable = -1;
+
+    for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        if (!widen_all(call, attempt)) {
+            if (attempt < 2)
+                continue;
+            break;
+        }
+        const uint32_t inputs = key_operands(call, keys);
+        const bool known =
+            tocsin_atom_find_call(universe, call->key, keys, inputs, 0) != 0;
+        const bool binds = bind_all(call);
+        if (!binds && (known || why.text[0] == '\0'))
+            why = *tocsin_universe_refusal(universe);
+        if (known && binds)
+            return make_outputs(call);
+        if (binds && bindable < 0)
+            bindable = (int)attempt;
+    }
+    if (bindable < 0) {
+        tocsin_universe_refuse(universe, why.cause, "%s", why.text);
+        return false;
+    }
+    if (!widen_all(call, (uint32_t)bindable) || !bind_all(call))
+        return false;
+    return make_outputs(call);
+}
+
+bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
+                       const tocsin_signature *signature, const tocsin_execution *execution)
+{
+    application call; /* large: only what is used is set */
+
+    call.prover = prover;
+    call.signature = signature;
+    call.execution = execution;
+    call.name = name;
+    call.key = key;
+    call.logical = execution->op != TOCSIN_PLAN_NONE;
+
+    assert(execution->output_count >= 1 && execution->input_count <= INPUTS_MAX);
+    if (execution->output_count != signature->output_count)
+        return refuse(&call, TOCSIN_CAUSE_WRONG_OPERATOR, "the signature has another result count");
+    for (uint32_t i = 0; i < execution->input_count; i++) {
+        call.operands[i].relation = execution->inputs[i];
+        call.operands[i].view = tocsin_relation_get(prover->universe, execution->inputs[i]);
+    }
+    if (zero_result(&call))
+        return true;
+    if (!lay_out_axes(&call) || !single_terms(&call) || !draw_out(&call))
+        return false;
+    if (!call.logical)
+        return search(&call);
+    if (!widen_all(&call, 0) || !bind_all(&call))
+        return false;
+    return make_outputs(&call);
+}

@@ -1,0 +1,694 @@
+/* trace.c - why an operator or an output is wrong.
+ *
+ * For an operator: its operands are compared with those of the logical operator of the same label.
+ * A difference of a kind (other atoms, a partial sum, shards out of order, axes permuted, another
+ * factor) is followed upstream, through operators whose own input already shows it, to the operator
+ * that made it. For an output the difference of the two normal forms names the class, and the chain
+ * of reductions and factors behind the output the operator.
+ */
+#include "prove/trace.h"
+
+#include <assert.h>
+
+typedef enum difference {
+    DIFFERENCE_NONE,
+    DIFFERENCE_ATOMS,     /* another value */
+    DIFFERENCE_PARTIAL,   /* part of a sum */
+    DIFFERENCE_SEGMENTED, /* pieces that do not continue one another */
+    DIFFERENCE_MAP,       /* axes in another order */
+    DIFFERENCE_FACTOR
+} difference;
+
+/* One execution of an op. */
+typedef struct place {
+    uint32_t unit, slot, op;
+} place;
+
+enum { STEPS_MAX = 4096, TEXT_BYTES = 300 };
+
+static const tocsin_relation *view_of(const tocsin_tracer *tracer, tocsin_relation_id relation)
+{
+    return tocsin_relation_get(tracer->run->prover->universe, relation);
+}
+
+static bool known(tocsin_relation_id relation)
+{
+    return relation != 0 && relation != TOCSIN_POISON;
+}
+
+static const tocsin_plan_op *op_at(const tocsin_tracer *tracer, uint32_t op)
+{
+    return &tracer->run->plan->ops.items[op];
+}
+
+/* Value number `k` among the operands of the op: inputs, then outputs. */
+static tocsin_relation_id operand(const tocsin_tracer *tracer, place at, uint32_t k)
+{
+    const tocsin_plan_op *op = op_at(tracer, at.op);
+    return tocsin_run_value(tracer->run, at.unit, at.slot,
+                            tracer->run->plan->operands.items[op->first_operand + k]);
+}
+
+static tocsin_relation_id logical_operand(const tocsin_tracer *tracer, uint32_t op, uint32_t k)
+{
+    const tocsin_plan *plan = tracer->logical->plan;
+    return tocsin_run_value(tracer->logical, 0, 0,
+                            plan->operands.items[plan->ops.items[op].first_operand + k]);
+}
+
+/* ---- comparing --------------------------------------------------------------------------------------- */
+
+static bool in_terms(const tocsin_relation *view, tocsin_atom_id atom)
+{
+    for (uint32_t k = 0; k < view->count; k++)
+        if (view->terms[k].atom == atom)
+            return true;
+    return false;
+}
+
+/* Has `a` (of any form) an atom that `b` has not? */
+static bool has_other_atom(const tocsin_tracer *tracer, tocsin_relation_id a, tocsin_relation_id b)
+{
+    const tocsin_relation *left = view_of(tracer, a), *right = view_of(tracer, b);
+    if (left->segmented) {
+        for (uint32_t k = 0; k < left->count; k++)
+            if (has_other_atom(tracer, left->segments[k], b))
+                return true;
+        return false;
+    }
+    if (!right->segmented) {
+        for (uint32_t k = 0; k < left->count; k++)
+            if (!in_terms(right, left->terms[k].atom))
+                return true;
+        return false;
+    }
+    for (uint32_t k = 0; k < left->count; k++) {
+        bool found = false;
+        for (uint32_t s = 0; s < right->count && !found; s++) {
+            const tocsin_relation *segment = view_of(tracer, right->segments[s]);
+            found = !segment->segmented && in_terms(segment, left->terms[k].atom);
+        }
+        if (!found)
+            return true;
+    }
+    return false;
+}
+
+/* Axes of a dim's digits, repeats and repeated elements left out. */
+static uint32_t axes_of(const tocsin_term *term, uint32_t dim, uint32_t axes[16])
+{
+    uint32_t first = 0, count = 0;
+    for (uint32_t d = 0; d < dim; d++)
+        first += term->digit_count[d];
+    for (uint32_t k = 0; k < term->digit_count[dim] && count < 16; k++) {
+        const uint32_t axis = term->digits[first + k].axis;
+        if (axis != TOCSIN_DIGIT_BROADCAST && (count == 0 || axes[count - 1] != axis))
+            axes[count++] = axis;
+    }
+    return count;
+}
+
+static bool same_axes(const tocsin_relation *own, const tocsin_relation *expected)
+{
+    if (own->segmented || expected->segmented || own->count == 0 || expected->count == 0 ||
+        own->ndim != expected->ndim || own->terms[0].atom != expected->terms[0].atom)
+        return true;
+    for (uint32_t d = 0; d < own->ndim; d++) {
+        uint32_t left[16], right[16];
+        const uint32_t count = axes_of(&own->terms[0], d, left);
+        if (count != axes_of(&expected->terms[0], d, right) ||
+            memcmp(left, right, count * sizeof left[0]) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool is_partial(const tocsin_relation *view)
+{
+    for (uint32_t k = 0; !view->segmented && k < view->count; k++)
+        if (view->terms[k].box_count > 0)
+            return true;
+    return false;
+}
+
+static bool same_factors(const tocsin_relation *own, const tocsin_relation *expected)
+{
+    for (uint32_t k = 0; k < own->count && !own->segmented; k++)
+        for (uint32_t j = 0; j < expected->count && !expected->segmented; j++)
+            if (own->terms[k].atom == expected->terms[j].atom &&
+                own->terms[k].factor != expected->terms[j].factor)
+                return false;
+    return true;
+}
+
+static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
+                          tocsin_relation_id expected)
+{
+    if (!known(own) || !known(expected))
+        return DIFFERENCE_NONE;
+    const tocsin_relation *left = view_of(tracer, own), *right = view_of(tracer, expected);
+    if (has_other_atom(tracer, own, expected) || has_other_atom(tracer, expected, own))
+        return DIFFERENCE_ATOMS;
+    if (left->segmented && !right->segmented)
+        return DIFFERENCE_SEGMENTED;
+    if (!same_axes(left, right))
+        return DIFFERENCE_MAP;
+    if (is_partial(left) && !is_partial(right))
+        return DIFFERENCE_PARTIAL;
+    return same_factors(left, right) ? DIFFERENCE_NONE : DIFFERENCE_FACTOR;
+}
+
+/* Inner steps of a sharded look-up have no logical counterpart (lookup.c). */
+static bool is_inner_step(const tocsin_tracer *tracer, tocsin_relation_id relation)
+{
+    const tocsin_relation *view = view_of(tracer, relation);
+    if (view->segmented || view->count == 0)
+        return false;
+    const tocsin_prover *prover = tracer->run->prover;
+    const tocsin_atom *atom = tocsin_atom_get(prover->universe, view->terms[0].atom);
+    if (atom->kind != TOCSIN_ATOM_CALL)
+        return false;
+    const char *key = tocsin_intern_text(&prover->kind_texts, atom->operator_key, NULL);
+    return strncmp(key, "unmasked_rows:", 14) == 0 || strncmp(key, "masked_index:", 13) == 0;
+}
+
+bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own,
+                             tocsin_relation_id expected)
+{
+    if (!known(own) || !known(expected) || is_inner_step(tracer, own))
+        return true;
+    const difference found = compare(tracer, own, expected);
+    return found != DIFFERENCE_ATOMS && found != DIFFERENCE_MAP;
+}
+
+/* ---- going upstream --------------------------------------------------------------------------------------- */
+
+/* The execution that made a value. false: an input, or unknown. */
+static bool producer_of(const tocsin_tracer *tracer, place at, uint32_t value, place *found)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    const tocsin_plan_role *role =
+        &plan->roles.items[tracer->run->units.items[at.unit].role];
+    const uint32_t op = tracer->producer[role->first_value + value];
+    if (op == TOCSIN_PLAN_NONE)
+        return false;
+    *found = (place){.unit = at.unit, .slot = at.slot, .op = op};
+    if (plan->ops.items[op].code != TOCSIN_OPERATOR_RECV)
+        return true;
+    const uint32_t match = tracer->match[op];
+    const uint32_t sender = match == TOCSIN_PLAN_NONE ? TOCSIN_PLAN_NONE : tracer->sender[match];
+    if (sender == TOCSIN_PLAN_NONE)
+        return true;
+    const tocsin_plan_role *other = &plan->roles.items[tracer->role_of[sender]];
+    const uint32_t replica =
+        tracer->run->enumerate_replicas ? tracer->run->units.items[at.unit].replica : 0;
+    const uint32_t unit =
+        tracer->run->unit_of[(size_t)other->device * tracer->run->replicas + replica];
+    if (unit != UINT32_MAX)
+        *found = (place){.unit = unit, .slot = at.slot, .op = sender};
+    return true;
+}
+
+/* Does the value show the difference by itself? (What ATOMS and MAP mean needs a counterpart.) */
+static bool shows(const tocsin_tracer *tracer, tocsin_relation_id relation, difference what,
+                  tocsin_relation_id counterpart)
+{
+    if (!known(relation))
+        return false;
+    switch (what) {
+    case DIFFERENCE_PARTIAL:
+        return is_partial(view_of(tracer, relation));
+    case DIFFERENCE_SEGMENTED:
+        return view_of(tracer, relation)->segmented;
+    case DIFFERENCE_NONE:
+        return false;
+    default:
+        return known(counterpart) && compare(tracer, relation, counterpart) == what;
+    }
+}
+
+/* An input that shows the difference already; UINT32_MAX: none. */
+static uint32_t showing_input(const tocsin_tracer *tracer, place at, difference what)
+{
+    const tocsin_plan_op *op = op_at(tracer, at.op);
+    const uint32_t pair = tracer->paired[at.op];
+    for (uint32_t i = 0; i < op->input_count; i++) {
+        tocsin_relation_id counterpart = 0;
+        if (pair != TOCSIN_PLAN_NONE &&
+            tracer->logical->plan->ops.items[pair].input_count == op->input_count)
+            counterpart = logical_operand(tracer, pair, i);
+        if (shows(tracer, operand(tracer, at, i), what, counterpart))
+            return i;
+    }
+    return UINT32_MAX;
+}
+
+static bool is_alias(uint16_t code)
+{
+    return code <= TOCSIN_OPERATOR_STACK && code != TOCSIN_OPERATOR_CALL;
+}
+
+/* Where the difference of input `input` of `at` was made. For a partial sum `*consumer` is the first
+ * operator on the way back down that is no mere alias: it used the sum too early. */
+static place origin(const tocsin_tracer *tracer, place at, uint32_t input, difference what,
+                    place *consumer)
+{
+    *consumer = at;
+    for (int steps = 0; steps < STEPS_MAX; steps++) {
+        place above;
+        const tocsin_plan_op *op = op_at(tracer, at.op);
+        const uint32_t value = tracer->run->plan->operands.items[op->first_operand + input];
+        if (!producer_of(tracer, at, value, &above))
+            return at;
+        if (!is_alias(op->code) && op->code != TOCSIN_OPERATOR_SEND &&
+            op->code != TOCSIN_OPERATOR_RECV)
+            *consumer = at;
+        at = above;
+        input = showing_input(tracer, at, what);
+        if (input == UINT32_MAX)
+            return at;
+    }
+    return at;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------ */
+
+static const char *keep(tocsin_tracer *tracer, const char *text)
+{
+    return tocsin_arena_copy(&tracer->roots->arena, text, strlen(text));
+}
+
+static const char *relation_text(tocsin_tracer *tracer, tocsin_relation_id relation)
+{
+    if (!known(relation))
+        return "";
+    tocsin_string text = {.limit_bytes = 4 * TEXT_BYTES};
+    tocsin_relation_text(tracer->run->prover->universe, tracer->logical->plan, relation, &text,
+                         TEXT_BYTES);
+    const char *copy = keep(tracer, tocsin_string_text(&text));
+    tocsin_string_free(&text);
+    return copy;
+}
+
+static bool add_root(tocsin_tracer *tracer, tocsin_root root)
+{
+    if (root.relation == NULL || root.expected == NULL || root.fix == NULL)
+        return false;
+    return TOCSIN_VEC_PUSH(&tracer->roots->items, root);
+}
+
+static const char *label_of(const tocsin_tracer *tracer, uint32_t op)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    const char *label = tocsin_plan_text(plan, plan->ops.items[op].label);
+    return label[0] != '\0' ? label : tocsin_plan_text(plan, plan->ops.items[op].name);
+}
+
+static const char *fix_text(tocsin_tracer *tracer, const char *format, ...) TOCSIN_PRINTF(2, 3);
+static const char *fix_text(tocsin_tracer *tracer, const char *format, ...)
+{
+    char text[TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return keep(tracer, text);
+}
+
+/* ---- operators --------------------------------------------------------------------------------------------------- */
+
+static bool is_reduction(uint16_t code)
+{
+    return code == TOCSIN_OPERATOR_ALL_REDUCE || code == TOCSIN_OPERATOR_REDUCE_SCATTER;
+}
+
+/* A partial sum that input `input` of `at` should not be. */
+static bool root_of_partial(tocsin_tracer *tracer, place at, uint32_t input)
+{
+    place consumer;
+    const tocsin_relation_id relation = operand(tracer, at, input);
+    const place maker = origin(tracer, at, input, DIFFERENCE_PARTIAL, &consumer);
+    const bool reduced = is_reduction(op_at(tracer, consumer.op)->code);
+    return add_root(
+        tracer,
+        (tocsin_root){.cause = reduced ? TOCSIN_CAUSE_WRONG_GROUP
+                                       : TOCSIN_CAUSE_MISSING_REDUCTION,
+                      .unit = consumer.unit,
+                      .op = consumer.op,
+                      .output = TOCSIN_PLAN_NONE,
+                      .relation = relation_text(tracer, relation),
+                      .expected = "the whole sum",
+                      .fix = reduced ? fix_text(tracer, "let %s run over all ranks that hold a "
+                                                        "part of the sum",
+                                                label_of(tracer, consumer.op))
+                                     : fix_text(tracer, "insert a reduction between %s and %s",
+                                                label_of(tracer, maker.op),
+                                                label_of(tracer, consumer.op))});
+}
+
+/* The attributes of the op and its pair, as text when they differ. */
+static bool other_constants(tocsin_tracer *tracer, uint32_t op, const char **own,
+                            const char **expected)
+{
+    const uint32_t pair = tracer->paired[op];
+    const tocsin_prover *prover = tracer->run->prover;
+    if (pair == TOCSIN_PLAN_NONE)
+        return false;
+    const uint32_t own_kind = prover->op_kind[TOCSIN_PARALLEL][op];
+    const uint32_t pair_kind = prover->op_kind[TOCSIN_LOGICAL][pair];
+    const tocsin_kind *left = &prover->kinds.items[own_kind - 1];
+    const tocsin_kind *right = &prover->kinds.items[pair_kind - 1];
+    if (own_kind == pair_kind || left->code != right->code || strcmp(left->name, right->name) != 0 ||
+        left->code == TOCSIN_OPERATOR_VIEW || left->code == TOCSIN_OPERATOR_EXPAND ||
+        left->code == TOCSIN_OPERATOR_SPLIT || left->code == TOCSIN_OPERATOR_FULL)
+        return false; /* local shapes differ by right */
+    *own = keep(tracer, tocsin_intern_text(&prover->kind_texts, own_kind, NULL));
+    *expected = keep(tracer, tocsin_intern_text(&prover->kind_texts, pair_kind, NULL));
+    return true;
+}
+
+static bool root_of_constants(tocsin_tracer *tracer, place at, const char *own,
+                              const char *expected)
+{
+    const uint16_t code = op_at(tracer, at.op)->code;
+    return add_root(tracer, (tocsin_root){.cause = code == TOCSIN_OPERATOR_PERMUTE ||
+                                                           code == TOCSIN_OPERATOR_SLICE
+                                                       ? TOCSIN_CAUSE_WRONG_LAYOUT
+                                                       : TOCSIN_CAUSE_WRONG_CONSTANT,
+                                          .unit = at.unit,
+                                          .op = at.op,
+                                          .output = TOCSIN_PLAN_NONE,
+                                          .relation = own,
+                                          .expected = expected,
+                                          .fix = ""});
+}
+
+static int cause_of(difference what)
+{
+    switch (what) {
+    case DIFFERENCE_ATOMS:
+        return TOCSIN_CAUSE_WRONG_INPUT;
+    case DIFFERENCE_PARTIAL:
+        return TOCSIN_CAUSE_MISSING_REDUCTION;
+    case DIFFERENCE_SEGMENTED:
+        return TOCSIN_CAUSE_WRONG_ORDER;
+    case DIFFERENCE_MAP:
+        return TOCSIN_CAUSE_WRONG_LAYOUT;
+    case DIFFERENCE_FACTOR:
+        return TOCSIN_CAUSE_WRONG_SCALE;
+    case DIFFERENCE_NONE:
+        break;
+    }
+    return TOCSIN_CAUSE_WRONG_OPERATOR;
+}
+
+/* Input `input` of `at` differs from its logical counterpart: follow it. */
+static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, difference what,
+                          tocsin_relation_id counterpart)
+{
+    place consumer, made = at;
+    const char *own, *expected;
+    if (what == DIFFERENCE_PARTIAL)
+        return root_of_partial(tracer, at, input);
+    if (what != DIFFERENCE_ATOMS)
+        made = origin(tracer, at, input, what, &consumer);
+    if (what == DIFFERENCE_FACTOR && other_constants(tracer, made.op, &own, &expected))
+        return own != NULL && expected != NULL && root_of_constants(tracer, made, own, expected);
+    return add_root(tracer, (tocsin_root){.cause = cause_of(what),
+                                          .unit = made.unit,
+                                          .op = made.op,
+                                          .output = TOCSIN_PLAN_NONE,
+                                          .relation =
+                                              relation_text(tracer, operand(tracer, at, input)),
+                                          .expected = relation_text(tracer, counterpart),
+                                          .fix = ""});
+}
+
+/* Terms of an addition that are too few or too many. */
+static int cause_of_terms(const tocsin_tracer *tracer, tocsin_relation_id own,
+                          tocsin_relation_id expected)
+{
+    const bool more = has_other_atom(tracer, own, expected);
+    const bool fewer = has_other_atom(tracer, expected, own);
+    if (more && fewer)
+        return TOCSIN_CAUSE_WRONG_INPUT;
+    return more ? TOCSIN_CAUSE_EXTRA_TERM : TOCSIN_CAUSE_MISSING_TERM;
+}
+
+static bool root_of_result(tocsin_tracer *tracer, place at, const tocsin_incident *incident)
+{
+    const uint32_t pair = tracer->paired[at.op];
+    const tocsin_plan_op *op = op_at(tracer, at.op);
+    const tocsin_relation_id own =
+        op->output_count > 0 ? operand(tracer, at, op->input_count) : 0;
+    tocsin_relation_id expected = 0;
+    int cause = incident != NULL ? incident->cause : TOCSIN_CAUSE_WRONG_OPERATOR;
+
+    if (pair != TOCSIN_PLAN_NONE && op->output_count > 0 &&
+        tracer->logical->plan->ops.items[pair].output_count > 0)
+        expected = logical_operand(tracer, pair, tracer->logical->plan->ops.items[pair].input_count);
+    if (known(own) && known(expected) &&
+        (op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_ACCUMULATE))
+        cause = cause_of_terms(tracer, own, expected);
+    else if (known(own) && known(expected) && compare(tracer, own, expected) == DIFFERENCE_MAP)
+        cause = TOCSIN_CAUSE_WRONG_LAYOUT;
+    const bool told = incident != NULL && incident->kind != TOCSIN_INCIDENT_FOREIGN;
+    return add_root(tracer, (tocsin_root){.cause = cause,
+                                          .unit = at.unit,
+                                          .op = at.op,
+                                          .output = TOCSIN_PLAN_NONE,
+                                          .relation = told ? keep(tracer, incident->text)
+                                                           : relation_text(tracer, own),
+                                          .expected = relation_text(tracer, expected),
+                                          .fix = ""});
+}
+
+bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uint32_t op_index,
+                           const tocsin_incident *incident)
+{
+    const place at = {.unit = unit, .slot = slot, .op = op_index};
+    const tocsin_plan_op *op = op_at(tracer, op_index);
+    const uint32_t pair = tracer->paired[op_index];
+    const char *own, *expected;
+
+    if (incident != NULL && incident->kind == TOCSIN_INCIDENT_UNDEFINED)
+        return root_of_result(tracer, at, incident);
+    if (other_constants(tracer, op_index, &own, &expected))
+        return own != NULL && expected != NULL && root_of_constants(tracer, at, own, expected);
+    if (incident != NULL && incident->kind == TOCSIN_INCIDENT_REFUSED &&
+        incident->cause == TOCSIN_CAUSE_MISSING_REDUCTION) {
+        const uint32_t input = showing_input(tracer, at, DIFFERENCE_PARTIAL);
+        return input == UINT32_MAX ? root_of_result(tracer, at, incident)
+                                   : root_of_partial(tracer, at, input);
+    }
+    if (pair == TOCSIN_PLAN_NONE ||
+        tracer->logical->plan->ops.items[pair].input_count != op->input_count ||
+        op->code == TOCSIN_OPERATOR_ADD)
+        return root_of_result(tracer, at, incident);
+    difference worst = DIFFERENCE_NONE;
+    uint32_t input = 0;
+    for (uint32_t i = 0; i < op->input_count; i++) { /* a factor alone explains least */
+        const difference found =
+            compare(tracer, operand(tracer, at, i), logical_operand(tracer, pair, i));
+        if (found != DIFFERENCE_NONE && (worst == DIFFERENCE_NONE || worst == DIFFERENCE_FACTOR)) {
+            worst = found;
+            input = i;
+        }
+    }
+    if (worst == DIFFERENCE_NONE ||
+        (worst == DIFFERENCE_FACTOR && incident != NULL && incident->kind != TOCSIN_INCIDENT_FOREIGN))
+        return root_of_result(tracer, at, incident);
+    return root_of_input(tracer, at, input, worst, logical_operand(tracer, pair, input));
+}
+
+bool tocsin_tracer_input(tocsin_tracer *tracer, const tocsin_incident *incident)
+{
+    return add_root(tracer, (tocsin_root){.cause = incident->cause,
+                                          .unit = incident->unit,
+                                          .op = TOCSIN_PLAN_NONE,
+                                          .output = TOCSIN_PLAN_NONE,
+                                          .relation = keep(tracer, incident->text),
+                                          .expected = "",
+                                          .fix = ""});
+}
+
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
+
+/* The nearest operators behind a value: through aliases, factors and messages back to a reduction,
+ * an accumulation or whatever else made it. */
+static bool nearest_maker(const tocsin_tracer *tracer, place start, uint32_t value, place *maker)
+{
+    place at = start;
+    if (!producer_of(tracer, at, value, maker))
+        return false;
+    for (int steps = 0; steps < STEPS_MAX; steps++) {
+        const tocsin_plan_op *op = op_at(tracer, maker->op);
+        const bool passes = is_alias(op->code) || op->code == TOCSIN_OPERATOR_SCALE ||
+                            op->code == TOCSIN_OPERATOR_SEND || op->code == TOCSIN_OPERATOR_RECV ||
+                            op->code == TOCSIN_OPERATOR_ALL_GATHER;
+        if (!passes || op->input_count == 0)
+            return true;
+        place above;
+        if (!producer_of(tracer, *maker, tracer->run->plan->operands.items[op->first_operand],
+                         &above))
+            return true;
+        *maker = above;
+    }
+    return true;
+}
+
+/* The ratio own / expected when all terms share one. */
+static bool common_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
+                         tocsin_relation_id expected, tocsin_factor_id *ratio)
+{
+    tocsin_universe *universe = tracer->run->prover->universe;
+    const tocsin_relation *left = view_of(tracer, own), *right = view_of(tracer, expected);
+    if (left->segmented || right->segmented || left->count != right->count || left->count == 0)
+        return false;
+    for (uint32_t k = 0; k < left->count; k++) {
+        if (left->terms[k].atom != right->terms[k].atom)
+            return false;
+        const tocsin_factor_id one = tocsin_factor_multiply(
+            universe, left->terms[k].factor,
+            tocsin_factor_inverse(universe, right->terms[k].factor));
+        if (k > 0 && one != *ratio)
+            return false;
+        *ratio = one;
+    }
+    return true;
+}
+
+/* Could changing this op's own factor mend a value that is `ratio` times too big? */
+static bool makes_ratio(const tocsin_tracer *tracer, uint32_t index, tocsin_factor_id ratio)
+{
+    tocsin_prover *prover = tracer->run->prover;
+    tocsin_universe *universe = prover->universe;
+    const tocsin_plan *plan = tracer->run->plan;
+    const tocsin_plan_op *op = &plan->ops.items[index];
+    const tocsin_kind *kind = &prover->kinds.items[prover->op_kind[TOCSIN_PARALLEL][index] - 1];
+    const uint32_t pair = tracer->paired[index];
+
+    if (op->code == TOCSIN_OPERATOR_SCALE) {
+        tocsin_factor_id own =
+            tocsin_factor_real(universe, tocsin_kind_real(kind, "factor", 1.0));
+        if (pair != TOCSIN_PLAN_NONE) {
+            const tocsin_kind *other =
+                &prover->kinds.items[prover->op_kind[TOCSIN_LOGICAL][pair] - 1];
+            if (other->code == TOCSIN_OPERATOR_SCALE)
+                own = tocsin_factor_multiply(
+                    universe, own,
+                    tocsin_factor_inverse(
+                        universe,
+                        tocsin_factor_real(universe, tocsin_kind_real(other, "factor", 1.0))));
+        }
+        return own != 0 && own == ratio;
+    }
+    if (is_reduction(op->code) && op->group != TOCSIN_PLAN_NONE) {
+        const int64_t size = (int64_t)tocsin_plan_group_size(plan, op->group);
+        const bool mean = strcmp(tocsin_kind_text(kind, "op", "sum"), "avg") == 0;
+        return size > 1 && ratio == (mean ? tocsin_factor_rational(universe, 1, size)
+                                          : tocsin_factor_rational(universe, size, 1));
+    }
+    return false;
+}
+
+/* Breadth first from a value upstream for the nearest op that makes the ratio. */
+static bool find_ratio_maker(tocsin_tracer *tracer, place start, uint32_t value,
+                             tocsin_factor_id ratio, place *maker)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    TOCSIN_VEC(place) queue = {0};
+    tocsin_map seen = {0};
+    place first;
+    bool found = false;
+
+    if (producer_of(tracer, start, value, &first) && !TOCSIN_VEC_PUSH(&queue, first))
+        return false;
+    for (size_t next = 0; next < queue.count && next < 65536 && !found; next++) {
+        const place at = queue.items[next];
+        const tocsin_plan_op *op = &plan->ops.items[at.op];
+        found = makes_ratio(tracer, at.op, ratio);
+        if (found)
+            *maker = at;
+        for (uint32_t i = 0; i < op->input_count && !found; i++) {
+            place above;
+            if (!producer_of(tracer, at, plan->operands.items[op->first_operand + i], &above))
+                continue;
+            uint64_t *mark = tocsin_map_at(&seen, above.op);
+            if (mark == NULL || (*mark)++ != 0)
+                continue;
+            if (!TOCSIN_VEC_PUSH(&queue, above))
+                break;
+        }
+    }
+    TOCSIN_VEC_FREE(&queue);
+    tocsin_map_free(&seen);
+    return found;
+}
+
+/* The sum over a symbol or a range that is there more than once shows as an integer factor on part
+ * of the boxes, a missing one as a gap. */
+static int cause_of_boxes(const tocsin_tracer *tracer, tocsin_relation_id own, place maker)
+{
+    const uint16_t code = op_at(tracer, maker.op)->code;
+    (void)own;
+    if (is_reduction(code))
+        return TOCSIN_CAUSE_WRONG_GROUP;
+    return code == TOCSIN_OPERATOR_ACCUMULATE || code == TOCSIN_OPERATOR_ADD
+               ? TOCSIN_CAUSE_MISSING_TERM
+               : TOCSIN_CAUSE_MISSING_REDUCTION;
+}
+
+static bool output_root(tocsin_tracer *tracer, const tocsin_check *check, int cause, uint32_t unit,
+                        uint32_t op)
+{
+    return add_root(tracer, (tocsin_root){.cause = cause,
+                                          .unit = unit,
+                                          .op = op,
+                                          .output = check->output,
+                                          .relation = check->text[0] != '\0'
+                                                          ? keep(tracer, check->text)
+                                                          : relation_text(tracer, check->relation),
+                                          .expected = relation_text(tracer, check->expected),
+                                          .fix = ""});
+}
+
+bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
+{
+    const tocsin_plan_output *output = &tracer->run->plan->outputs.items[check->output];
+    const place start = {.unit = check->unit, .slot = check->slot};
+    const tocsin_relation_id own = check->relation;
+    place maker;
+    tocsin_factor_id ratio = 0;
+
+    if (!nearest_maker(tracer, start, output->value, &maker))
+        return output_root(tracer, check, TOCSIN_CAUSE_UNPROVED_OUTPUT, check->unit,
+                           TOCSIN_PLAN_NONE);
+    if (check->status == TOCSIN_CHECK_LOST)
+        return output_root(tracer, check, TOCSIN_CAUSE_UNDEFINED_VALUE, maker.unit, maker.op);
+    if (!known(own) || !known(check->expected))
+        return output_root(tracer, check, TOCSIN_CAUSE_MISSING_REDUCTION, maker.unit, maker.op);
+    switch (compare(tracer, own, check->expected)) {
+    case DIFFERENCE_ATOMS:
+        return output_root(tracer, check, cause_of_terms(tracer, own, check->expected), maker.unit,
+                           maker.op);
+    case DIFFERENCE_PARTIAL:
+        return output_root(tracer, check, cause_of_boxes(tracer, own, maker), maker.unit, maker.op);
+    case DIFFERENCE_SEGMENTED:
+        return output_root(tracer, check, TOCSIN_CAUSE_WRONG_ORDER, maker.unit, maker.op);
+    case DIFFERENCE_MAP:
+        return output_root(tracer, check, TOCSIN_CAUSE_WRONG_LAYOUT, maker.unit, maker.op);
+    case DIFFERENCE_FACTOR:
+        if (common_ratio(tracer, own, check->expected, &ratio) &&
+            find_ratio_maker(tracer, start, output->value, ratio, &maker))
+            return output_root(tracer, check,
+                               is_reduction(op_at(tracer, maker.op)->code)
+                                   ? TOCSIN_CAUSE_DOUBLE_REDUCTION
+                                   : TOCSIN_CAUSE_WRONG_SCALE,
+                               maker.unit, maker.op);
+        return output_root(tracer, check, TOCSIN_CAUSE_WRONG_SCALE, maker.unit, maker.op);
+    case DIFFERENCE_NONE:
+        break;
+    }
+    return output_root(tracer, check, TOCSIN_CAUSE_WRONG_SHARD, maker.unit, maker.op);
+}
