@@ -46,13 +46,30 @@ static bool same_digits(const tocsin_digit *a, const tocsin_digit *b, uint32_t c
     return count == 0 || memcmp(a, b, count * sizeof *a) == 0;
 }
 
-/* How often the digits repeat as a whole: the count of a broadcast digit in front, taken off. */
-static int64_t take_repetition(const tocsin_digit **digits, uint32_t *count)
+static bool repeats(const tocsin_digit *digits, uint32_t count, uint32_t at)
 {
-    if (*count == 0 || (*digits)->axis != TOCSIN_DIGIT_BROADCAST)
-        return 1;
-    --*count;
-    return (*digits)++->count;
+    return at < count && digits[at].axis == TOCSIN_DIGIT_BROADCAST;
+}
+
+/* a and b are equal but for how often they repeat what stands from digit `at` on. */
+static bool join_repeated(const tocsin_digit *a, uint32_t a_count, const tocsin_digit *b,
+                          uint32_t b_count, uint32_t at, tocsin_digit *joined, uint32_t *count)
+{
+    const uint32_t a_rest = at + repeats(a, a_count, at), b_rest = at + repeats(b, b_count, at);
+    int64_t times;
+    if (a_count - a_rest != b_count - b_rest || !same_digits(a, b, at) ||
+        !same_digits(a + a_rest, b + b_rest, a_count - a_rest) ||
+        __builtin_add_overflow(a_rest > at ? a[at].count : 1, b_rest > at ? b[at].count : 1,
+                               &times))
+        return false;
+    if (at)
+        memcpy(joined, a, at * sizeof *a);
+    joined[at] = (tocsin_digit){
+        .axis = TOCSIN_DIGIT_BROADCAST, .stride = 1, .extent = times, .count = times};
+    if (a_count > a_rest)
+        memcpy(joined + at + 1, a + a_rest, (a_count - a_rest) * sizeof *a);
+    *count = at + 1 + a_count - a_rest;
+    return true;
 }
 
 /* The digits of a followed by b, in `joined` (room for one more than a has); 0 < *count. */
@@ -73,17 +90,9 @@ static bool join_digits(const tocsin_digit *a, uint32_t a_count, const tocsin_di
         *count = a_count;
         return true;
     }
-    int64_t a_times = take_repetition(&a, &a_count), b_times = take_repetition(&b, &b_count);
-    int64_t times;
-    if (a_count != b_count || !same_digits(a, b, a_count) ||
-        __builtin_add_overflow(a_times, b_times, &times))
-        return false;
-    joined[0] = (tocsin_digit){
-        .axis = TOCSIN_DIGIT_BROADCAST, .stride = 1, .extent = times, .count = times};
-    if (a_count)
-        memcpy(joined + 1, a, a_count * sizeof *a);
-    *count = a_count + 1;
-    return true;
+    if (!repeats(a, a_count, at) && !repeats(b, b_count, at))
+        at = 0;
+    return join_repeated(a, a_count, b, b_count, at, joined, count);
 }
 
 /* ---- terms ---------------------------------------------------------------------------------- */
@@ -127,11 +136,10 @@ static bool join_terms(struct joining *joining, const tocsin_term *a, const tocs
     return true;
 }
 
-/* Pair each open term with one of `next`, and join all. *joined: it went up. false: failed. */
-static bool join_all(struct joining *joining, const tocsin_relation *next, tocsin_term *result,
-                     bool *joined)
+/* Pair each term of `open` with one of `next`, and join all. *joined: it went up. false: failed. */
+static bool join_all(struct joining *joining, const struct open_piece *open,
+                     const struct open_piece *next, tocsin_term *result, bool *joined)
 {
-    const struct open_piece *open = &joining->open;
     uint32_t count = open->count;
     bool taken[TERMS_MATCHED_MAX] = {false};
     *joined = count == next->count;
@@ -155,12 +163,47 @@ static bool join_all(struct joining *joining, const tocsin_relation *next, tocsi
 
 /* ---- pieces --------------------------------------------------------------------------------- */
 
-/* The open piece becomes one of the closed ones. */
+static struct open_piece piece_of(const struct joining *joining, tocsin_relation_id id)
+{
+    const tocsin_relation *relation = tocsin_relation_get(joining->universe, id);
+    struct open_piece piece = {.id = id, .length = relation->shape[joining->dim]};
+    if (!relation->segmented) {
+        piece.terms = (tocsin_term *)relation->terms; /* read only until it has grown */
+        piece.count = relation->count;
+    }
+    return piece;
+}
+
+/* first followed by second as the open piece, when the one continues the other. false: failed. */
+static bool grow(struct joining *joining, const struct open_piece *first,
+                 const struct open_piece *second, bool *joined)
+{
+    *joined = false;
+    if (first->length == 0 || !first->terms || !second->terms)
+        return true;
+    tocsin_term *terms = TOCSIN_SCRATCH(joining->universe, tocsin_term, first->count);
+    if (!terms || !join_all(joining, first, second, terms, joined))
+        return false;
+    if (*joined)
+        joining->open = (struct open_piece){
+            .terms = terms, .count = first->count, .length = first->length + second->length};
+    return true;
+}
+
+/* The open piece becomes one of the closed ones. One that has grown (parts of a row to a row) may
+ * now continue the last of these. */
 static bool close_piece(struct joining *joining)
 {
     struct open_piece *open = &joining->open;
     if (open->length == 0)
         return true;
+    bool joined = !open->id;
+    while (joined && joining->closed_count > 0) {
+        struct open_piece last = piece_of(joining, joining->closed[joining->closed_count - 1]);
+        if (!grow(joining, &last, open, &joined))
+            return false;
+        joining->closed_count -= joined;
+    }
     if (!open->id) {
         int64_t shape[TOCSIN_PLAN_NDIM_MAX];
         memcpy(shape, joining->shape, sizeof shape);
@@ -177,29 +220,17 @@ static bool close_piece(struct joining *joining)
 
 static bool add_piece(struct joining *joining, tocsin_relation_id id)
 {
-    const tocsin_relation *piece = tocsin_relation_get(joining->universe, id);
-    struct open_piece *open = &joining->open;
-    int64_t length = piece->shape[joining->dim];
-    if (length == 0)
+    struct open_piece piece = piece_of(joining, id);
+    bool joined;
+    if (piece.length == 0)
         return true;
-    if (open->length > 0 && open->terms && !piece->segmented) {
-        tocsin_term *terms = TOCSIN_SCRATCH(joining->universe, tocsin_term, open->count);
-        bool joined;
-        if (!terms || !join_all(joining, piece, terms, &joined))
-            return false;
-        if (joined) {
-            *open = (struct open_piece){
-                .terms = terms, .count = open->count, .length = open->length + length};
-            return true;
-        }
-    }
+    if (!grow(joining, &joining->open, &piece, &joined))
+        return false;
+    if (joined)
+        return true;
     if (!close_piece(joining))
         return false;
-    *open = (struct open_piece){.id = id, .length = length};
-    if (!piece->segmented) {
-        open->terms = (tocsin_term *)piece->terms; /* read only until it has grown */
-        open->count = piece->count;
-    }
+    joining->open = piece;
     return true;
 }
 
