@@ -52,8 +52,7 @@ static struct tocsin_definitions *definitions_of(tocsin_universe *universe)
     return universe->definitions;
 }
 
-/* ---- pieces and sets of atoms
- * ---------------------------------------------------------------------- */
+/* ---- pieces and sets of atoms ---------------------------------------------------------------- */
 
 /* A relation without segments is one piece. */
 static uint32_t piece_count(const tocsin_relation *relation)
@@ -105,8 +104,7 @@ static uint64_t hash_of_set(const tocsin_atom_id *atoms, uint32_t count)
     return tocsin_hash64(atoms, count * sizeof atoms[0], 0);
 }
 
-/* ---- defining
- * ------------------------------------------------------------------------------------------ */
+/* ---- defining -------------------------------------------------------------------------------- */
 
 static bool add_entry(tocsin_universe *universe, tocsin_map *map, uint64_t key,
                       tocsin_atom_id definition)
@@ -137,6 +135,20 @@ static bool index_definition(tocsin_universe *universe, tocsin_atom_id definitio
     return added;
 }
 
+/* The factor of the first term of the first piece that is not zero. */
+static tocsin_factor_id leading_factor(const tocsin_universe *universe,
+                                       const tocsin_relation *relation)
+{
+    for (uint32_t i = 0; i < piece_count(relation); i++) {
+        const tocsin_relation *piece = piece_of(universe, relation, i);
+        if (piece->count > 0)
+            return piece->terms[0].factor;
+    }
+    return 0;
+}
+
+/* Multiples of one sum share its definition, whose leading factor is 1: a sum and its half would
+ * else be two atoms, and a rank's slice might be taken for twice the half. */
 tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id id,
                                           const char *name, uint32_t op)
 {
@@ -145,18 +157,36 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
 
     if (!relation->segmented && relation->count <= 1)
         return id;
+    const tocsin_factor_id factor = leading_factor(universe, relation);
+    if (factor != 0) {
+        id = tocsin_relation_scale(universe, id, tocsin_factor_inverse(universe, factor));
+        if (id == 0)
+            return 0;
+        relation = tocsin_relation_get(universe, id);
+    }
     const tocsin_atom_id definition = tocsin_atom_defined(universe, id, name, op, &made);
     if (definition == 0 || (made && !index_definition(universe, definition, relation)))
         return 0;
-    return tocsin_relation_whole(universe, definition);
+    const tocsin_relation_id whole = tocsin_relation_whole(universe, definition);
+    return factor == 0 || whole == 0 ? whole : tocsin_relation_scale(universe, whole, factor);
 }
 
-/* ---- guessing
- * -------------------------------------------------------------------------------------------- */
+/* ---- guessing ------------------------------------------------------------------------------ */
+
+/* A dim of the definition is a mixed-radix number of the digits of each of its terms; what a digit
+ * says about the start covers the span [inner, inner * count) of it. */
+enum { SPANS_MAX = 16 };
+typedef struct dim_guess {
+    tocsin_affine start;
+    uint32_t span_count;
+    int64_t covered; /* product of the spans' counts; the dim's size when all is known */
+    struct {
+        int64_t inner, end;
+    } spans[SPANS_MAX];
+} dim_guess;
 
 typedef struct guess {
-    tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX];
-    uint32_t known; /* bit per dim */
+    dim_guess dims[TOCSIN_PLAN_NDIM_MAX];
     tocsin_factor_id factor;
     uint32_t box_count;
     tocsin_box_entry box[TOCSIN_BOX_ENTRIES_MAX];
@@ -192,9 +222,26 @@ static uint32_t next_digit(const tocsin_term *term, uint32_t axis, int64_t below
     return best;
 }
 
-/* Where in each dim of `whole` the term `part` begins, as far as the dims depend on the atom. */
+/* The start has `steps` in the span, unless something is known about it. false: overflow. */
+static bool learn(dim_guess *dim, int64_t inner, int64_t count, const tocsin_affine *steps)
+{
+    tocsin_affine share;
+
+    for (uint32_t i = 0; i < dim->span_count; i++)
+        if (inner < dim->spans[i].end && dim->spans[i].inner < inner * count)
+            return true;
+    if (count == 1 || dim->span_count == SPANS_MAX)
+        return true;
+    dim->spans[dim->span_count].inner = inner;
+    dim->spans[dim->span_count++].end = inner * count;
+    dim->covered *= count;
+    return tocsin_affine_scale(steps, inner, &share) &&
+           tocsin_affine_add(&dim->start, &share, &dim->start);
+}
+
+/* Learn where in the dims of `whole`, but for `except`, the term `part` begins. */
 static bool guess_starts(const tocsin_term *whole, const tocsin_term *part, uint8_t ndim,
-                         guess *made)
+                         uint32_t except, guess *made)
 {
     tocsin_affine from[ATOM_AXES_MAX], to[ATOM_AXES_MAX];
     uint8_t dim_of[TOCSIN_DRAFT_DIGITS_MAX];
@@ -212,23 +259,18 @@ static bool guess_starts(const tocsin_term *whole, const tocsin_term *part, uint
             product *= whole->digits[i].count;
         }
         next += whole->digit_count[d];
-        made->starts[d] = tocsin_affine_of(0);
     }
-    made->known = 0;
     for (uint32_t axis = 0; axis < ATOM_AXES_MAX; axis++) {
         if (!tocsin_affine_subtract(&to[axis], &from[axis], &to[axis]))
             return false;
         int64_t below = INT64_MAX;
         for (uint32_t i; (i = next_digit(whole, axis, below)) < whole->digit_total;) {
-            tocsin_affine share;
             below = whole->digits[i].stride;
             const tocsin_affine steps = tocsin_affine_divide(&to[axis], below);
             to[axis] = tocsin_affine_remainder(&to[axis], below, &steps);
-            tocsin_affine *start = &made->starts[dim_of[i]];
-            if (!tocsin_affine_scale(&steps, inner[i], &share) ||
-                !tocsin_affine_add(start, &share, start))
+            if (dim_of[i] != except &&
+                !learn(&made->dims[dim_of[i]], inner[i], whole->digits[i].count, &steps))
                 return false;
-            made->known |= UINT32_C(1) << dim_of[i];
         }
     }
     return true;
@@ -255,30 +297,7 @@ static bool guess_shared(tocsin_universe *universe, const tocsin_term *whole,
     return own == whole->box_count;
 }
 
-/* Dims about which the guess says nothing yet, though they are cut: ask the other terms of the two
- * pieces. A dim about which none says anything repeats one element, and any start will do. */
-static bool complete_guess(const tocsin_relation *whole, const tocsin_relation *part,
-                           uint32_t wanted, guess *made)
-{
-    for (uint32_t k = 0; k < whole->count && (wanted & ~made->known) != 0; k++) {
-        for (uint32_t m = 0; m < part->count; m++) {
-            guess other;
-            if (part->terms[m].atom != whole->terms[k].atom)
-                continue;
-            if (!guess_starts(&whole->terms[k], &part->terms[m], whole->ndim, &other))
-                return false;
-            for (uint8_t d = 0; d < whole->ndim; d++)
-                if ((other.known & ~made->known) >> d & 1)
-                    made->starts[d] = other.starts[d];
-            made->known |= other.known;
-            break;
-        }
-    }
-    return true;
-}
-
-/* ---- verifying
- * --------------------------------------------------------------------------------------------- */
+/* ---- verifying ------------------------------------------------------------------------------- */
 
 /* Every term times the guess's factor, restricted to its box. */
 static tocsin_relation_id with_shared(tocsin_universe *universe, tocsin_relation_id id,
@@ -331,91 +350,139 @@ typedef struct folding {
     tocsin_relation_id id;
     const tocsin_relation *relation;
     const int64_t *size;
-    uint32_t wanted;   /* dims that may be cut: bit per dim that is smaller than the definition's */
-    uint32_t attempts; /* left */
+    uint32_t attempts;            /* left */
+    tocsin_atom_id atom;          /* the candidate, */
+    const tocsin_relation *whole; /* what it is defined as, */
+    uint32_t segment_dim;         /* and the dim of segments if one of the two has any; else ndim */
 } folding;
 
-static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold,
-                                 tocsin_atom_id definition, const guess *made)
+static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold, const guess *made)
 {
-    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
     const tocsin_relation *relation = fold->relation;
+    tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX];
+
+    for (uint8_t d = 0; d < relation->ndim; d++)
+        starts[d] =
+            relation->shape[d] == fold->whole->shape[d] ? tocsin_affine_of(0) : made->dims[d].start;
     tocsin_relation_id cut =
-        tocsin_relation_cut(universe, atom->operands[0], made->starts, relation->shape, fold->size);
+        tocsin_relation_cut(universe, tocsin_atom_get(universe, fold->atom)->operands[0], starts,
+                            relation->shape, fold->size);
     if (cut != 0)
         cut = with_shared(universe, cut, made);
     if (cut != fold->id)
         return 0;
     const tocsin_relation_id slice =
-        tocsin_relation_slice_of(universe, definition, made->starts, relation->shape);
+        tocsin_relation_slice_of(universe, fold->atom, starts, relation->shape);
     return slice == 0 ? 0 : with_shared(universe, slice, made);
 }
 
-/* Guess from one term of each piece. `offset`: of the definition's piece along its segmented dim,
- * less that of the relation's. */
-static tocsin_relation_id try_terms(tocsin_universe *universe, folding *fold,
-                                    tocsin_atom_id definition, const tocsin_relation *whole,
-                                    const tocsin_relation *part, const tocsin_term *term,
-                                    uint32_t segment_dim, int64_t offset)
+static bool is_complete(const folding *fold, const guess *made)
 {
-    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
-    const bool segmented = tocsin_relation_get(universe, atom->operands[0])->segmented;
+    for (uint8_t d = 0; d < fold->whole->ndim; d++)
+        if (fold->relation->shape[d] < fold->whole->shape[d] &&
+            made->dims[d].covered < fold->whole->shape[d] && d != fold->segment_dim)
+            return false;
+    return true;
+}
+
+/* Where the first term repeats elements it says nothing: ask all the others. What none says
+ * anything about repeats in all of them, and any start will do. */
+static bool complete_guess(const tocsin_universe *universe, const folding *fold, guess *made)
+{
+    for (uint32_t i = 0; i < piece_count(fold->whole); i++) {
+        const tocsin_relation *whole = piece_of(universe, fold->whole, i);
+        for (uint32_t j = 0; j < piece_count(fold->relation); j++) {
+            const tocsin_relation *part = piece_of(universe, fold->relation, j);
+            for (uint32_t k = 0; k < whole->count; k++)
+                for (uint32_t m = 0; m < part->count; m++)
+                    if (whole->terms[k].atom == part->terms[m].atom &&
+                        !guess_starts(&whole->terms[k], &part->terms[m], whole->ndim,
+                                      fold->segment_dim, made))
+                        return false;
+            if (is_complete(fold, made))
+                return true;
+        }
+    }
+    return true;
+}
+
+/* Begin with one term of a piece of each. `offset`: of the definition's piece along the dim of
+ * segments, less that of the relation's. */
+static tocsin_relation_id try_terms(tocsin_universe *universe, folding *fold,
+                                    const tocsin_relation *whole, const tocsin_term *term,
+                                    const tocsin_relation *part, int64_t offset)
+{
     guess made;
 
     if (fold->attempts == 0)
         return 0;
     fold->attempts--;
-    if (!guess_starts(term, &part->terms[0], whole->ndim, &made) ||
-        !guess_shared(universe, term, &part->terms[0], &made) ||
-        !complete_guess(whole, part, fold->wanted, &made))
+    for (uint8_t d = 0; d < whole->ndim; d++) {
+        made.dims[d].start = tocsin_affine_of(0);
+        made.dims[d].span_count = 0;
+        made.dims[d].covered = 1;
+    }
+    if (!guess_shared(universe, term, &part->terms[0], &made) ||
+        !guess_starts(term, &part->terms[0], whole->ndim, UINT32_MAX, &made))
         return 0;
-    if (segmented)
-        made.starts[segment_dim].base += offset;
-    for (uint8_t d = 0; d < whole->ndim; d++)
-        if ((fold->wanted >> d & 1) == 0)
-            made.starts[d] = tocsin_affine_of(0);
-    return verify(universe, fold, definition, &made);
+    for (uint32_t k = 0; k < whole->count && k < part->count; k++)
+        if (whole->terms[k].atom == part->terms[k].atom &&
+            !guess_starts(&whole->terms[k], &part->terms[k], whole->ndim, UINT32_MAX, &made))
+            return 0;
+    if (!is_complete(fold, &made) && !complete_guess(universe, fold, &made))
+        return 0;
+    if (fold->segment_dim < whole->ndim)
+        made.dims[fold->segment_dim].start.base += offset;
+    return verify(universe, fold, &made);
+}
+
+static bool is_candidate(tocsin_universe *universe, folding *fold, tocsin_atom_id definition)
+{
+    const tocsin_relation *relation = fold->relation;
+
+    fold->atom = definition;
+    fold->whole = tocsin_relation_get(universe, tocsin_atom_get(universe, definition)->operands[0]);
+    if (fold->whole->ndim != relation->ndim)
+        return false;
+    fold->segment_dim = fold->whole->segmented ? fold->whole->segment_dim
+                        : relation->segmented  ? relation->segment_dim
+                                               : relation->ndim;
+    if (relation->segmented && relation->segment_dim != fold->segment_dim)
+        return false;
+    for (uint8_t d = 0; d < relation->ndim; d++)
+        if (relation->shape[d] > fold->whole->shape[d])
+            return false;
+    return true;
 }
 
 static tocsin_relation_id try_definition(tocsin_universe *universe, folding *fold,
                                          tocsin_atom_id definition)
 {
-    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
-    const tocsin_relation *whole = tocsin_relation_get(universe, atom->operands[0]);
-    const tocsin_relation *relation = fold->relation;
     const tocsin_relation *part = NULL;
     int64_t part_offset = 0, offset = 0;
 
-    if (whole->ndim != relation->ndim || (relation->segmented && !whole->segmented) ||
-        (relation->segmented && relation->segment_dim != whole->segment_dim))
+    if (!is_candidate(universe, fold, definition))
         return 0;
-    fold->wanted = 0;
-    for (uint8_t d = 0; d < whole->ndim; d++) {
-        if (relation->shape[d] > whole->shape[d])
-            return 0;
-        fold->wanted |= (uint32_t)(relation->shape[d] < whole->shape[d]) << d;
-    }
-    for (uint32_t i = 0; i < piece_count(relation); i++) { /* the first that is not zero */
-        part = piece_of(universe, relation, i);
+    for (uint32_t i = 0; i < piece_count(fold->relation); i++) { /* the first that is not zero */
+        part = piece_of(universe, fold->relation, i);
         if (part->count > 0)
             break;
-        part_offset += part->shape[whole->segment_dim];
+        part_offset += part->shape[fold->segment_dim];
     }
     if (part == NULL || part->count == 0)
         return 0;
-    for (uint32_t i = 0; i < piece_count(whole); i++) {
-        const tocsin_relation *piece = piece_of(universe, whole, i);
+    for (uint32_t i = 0; i < piece_count(fold->whole); i++) {
+        const tocsin_relation *piece = piece_of(universe, fold->whole, i);
         for (uint32_t k = 0; k < piece->count; k++) {
             if (piece->terms[k].atom != part->terms[0].atom)
                 continue;
             const tocsin_relation_id slice =
-                try_terms(universe, fold, definition, piece, part, &piece->terms[k],
-                          whole->segment_dim, offset - part_offset);
+                try_terms(universe, fold, piece, &piece->terms[k], part, offset - part_offset);
             if (slice != 0)
                 return slice;
         }
-        if (whole->segmented)
-            offset += piece->shape[whole->segment_dim];
+        if (fold->whole->segmented)
+            offset += piece->shape[fold->segment_dim];
     }
     return 0;
 }
