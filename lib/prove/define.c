@@ -171,7 +171,7 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
     return factor == 0 || whole == 0 ? whole : tocsin_relation_scale(universe, whole, factor);
 }
 
-/* ---- guessing ------------------------------------------------------------------------------ */
+/* ---- guessing -------------------------------------------------------------------------------- */
 
 /* A dim of the definition is a mixed-radix number of the digits of each of its terms; what a digit
  * says about the start covers the span [inner, inner * count) of it. */

@@ -170,8 +170,7 @@ tocsin_relation_id tocsin_relation_cat_members_over(tocsin_universe *universe,
     return tocsin_relation_cat_over(universe, once, dim, symbol, size);
 }
 
-/* ---- cat
- * ------------------------------------------------------------------------------------------ */
+/* ---- cat ------------------------------------------------------------------------------------- */
 
 /* The least boundary after `offset` among the segments along `dim` of the relations; they have size
  * `size` there. */

@@ -13,8 +13,7 @@
 
 enum { PIECES_DEPTH_MAX = 48 /* nested cuts: two for each digit that a range is not aligned to */ };
 
-/* ---- drafts -----------------------------------------------------------------------------------
- */
+/* ---- drafts ---------------------------------------------------------------------------------- */
 
 static bool draft_term(tocsin_universe *universe, const tocsin_relation *relation,
                        const tocsin_term *term, tocsin_lay_out *lay_out, void *context,
@@ -89,8 +88,7 @@ static void draft_push_all(tocsin_draft *draft, const tocsin_digit *digits, uint
         tocsin_draft_push(draft, &digits[i]);
 }
 
-/* ---- permute, expand ---------------------------------------------------------------------------
- */
+/* ---- permute, expand ------------------------------------------------------------------------- */
 
 static void first_digits(const tocsin_term *term, uint8_t ndim,
                          uint32_t first[TOCSIN_PLAN_NDIM_MAX])
@@ -239,8 +237,7 @@ tocsin_relation_id tocsin_relation_expand(tocsin_universe *universe, tocsin_rela
     return tocsin_relation_redraw(universe, relation, lay_out_expanded, &to, shape, ndim);
 }
 
-/* ---- cutting digits -----------------------------------------------------------------------------
- */
+/* ---- cutting digits -------------------------------------------------------------------------- */
 
 bool tocsin_affine_bounds(const tocsin_affine *affine, const int64_t size[TOCSIN_SYMBOL_COUNT],
                           int64_t *low, int64_t *high)
@@ -316,8 +313,7 @@ static cut_result cut_digits(const tocsin_digit *digits, uint32_t digit_count, t
                                                                               : CUT_REFUSED;
 }
 
-/* ---- cutting relations --------------------------------------------------------------------------
- */
+/* ---- cutting relations ----------------------------------------------------------------------- */
 
 typedef struct cutting {
     const tocsin_affine *starts;
@@ -510,8 +506,7 @@ static bool dim_in_range(tocsin_universe *universe, const tocsin_relation *relat
                                   "dim %u of a value that has %u dims", dim, relation->ndim) != 0;
 }
 
-/* ---- slices with a step
- * ---------------------------------------------------------------------------- */
+/* ---- slices with a step ---------------------------------------------------------------------- */
 
 /* Every `step`-th element of a dim, beginning with `first` < step. */
 typedef struct stride_cut {
@@ -642,8 +637,7 @@ tocsin_relation_id tocsin_relation_slice(tocsin_universe *universe, tocsin_relat
                       : cut_dim(universe, every, dim, tocsin_affine_of(start.base / step), count);
 }
 
-/* ---- select, chunk
- * --------------------------------------------------------------------------------- */
+/* ---- select, chunk --------------------------------------------------------------------------- */
 
 typedef struct selection {
     uint32_t dim;

@@ -86,8 +86,7 @@ static bool plan_view(const int64_t *from, uint8_t from_ndim, viewing *view)
     }
 }
 
-/* ---- one term
- * ------------------------------------------------------------------------------------ */
+/* ---- one term -------------------------------------------------------------------------------- */
 
 /* The sequence of digits and the new dim of each; built from the innermost digit, back to front. */
 typedef struct sequence {
@@ -201,8 +200,7 @@ static void fill_gap(const viewing *view, const view_block *gap, const tocsin_te
     }
 }
 
-/* ---- new dims of size 1 -------------------------------------------------------------------------
- */
+/* ---- new dims of size 1 ---------------------------------------------------------------------- */
 
 static bool is_single(const tocsin_digit *digit)
 {
@@ -343,8 +341,7 @@ static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relat
     return true;
 }
 
-/* ---- segments
- * ------------------------------------------------------------------------------------- */
+/* ---- segments -------------------------------------------------------------------------------- */
 
 /* The segmented dim is the first of its block that is > 1, and so is the new one; every segment
  * must be a whole number of the new dim's elements. */

@@ -166,8 +166,7 @@ tocsin_relation_id tocsin_relation_widen(tocsin_universe *universe, tocsin_relat
     return tocsin_relation_of_term(universe, &wide, shape, relation->ndim);
 }
 
-/* ---- profiles
- * -------------------------------------------------------------------------------------- */
+/* ---- profiles -------------------------------------------------------------------------------- */
 
 /* `inner` stands right behind `outer` and outer.stride = inner.stride * inner.extent: are the two
  * one range? */
