@@ -598,9 +598,12 @@ def _full(low, args, kwargs, name):
 
 @_lower("arange")
 def _arange(low, args, kwargs):
-    start = args[0] if len(args) > 1 else 0
-    step = args[2] if len(args) > 2 else 1
-    return low.tape.arange(low.shape[0], low.dtype, start, step)
+    numbers = [x for x in args if isinstance(x, (int, float))]
+    start = numbers[0] if len(numbers) > 1 else 0
+    step = numbers[2] if len(numbers) > 2 else 1
+    if start != int(start) or step != int(step):
+        return NotImplemented
+    return low.tape.arange(low.shape[0], low.dtype, int(start), int(step))
 
 
 @_lower("repeat")

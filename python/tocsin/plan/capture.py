@@ -35,6 +35,7 @@ from torch.utils._pytree import tree_leaves
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TRACE = _HERE + "trace.py"  # whoever it calls is the script
+_MESH = os.path.join(_TORCH, "distributed", "device_mesh.py")
 _CONSTANT_MAX = 1 << 22  # elements of a constant whose contents are looked at
 
 
@@ -157,6 +158,17 @@ def _whole_memory(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     with _disable_current_modes():
         return tensor.detach().as_strided((elements,), (1,), 0)
+
+
+def _in_mesh(frame) -> bool:
+    """Is this an operator of DeviceMesh on its own table of ranks?"""
+    for _ in range(12):
+        if frame is None or not frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+            return False
+        if frame.f_code.co_filename == _MESH:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class Tape(TorchDispatchMode):
@@ -318,9 +330,9 @@ class Tape(TorchDispatchMode):
         if items and (all(x == items[0] for x in items) or items[0] != items[0]):
             return self.full(shape, dtype, items[0])
         step = items[1] - items[0] if len(items) > 1 else 0
-        if (len(shape) == 1 and items and not dtype.is_complex and
-                all(x == items[0] + k * step for k, x in enumerate(items))):
-            return self.arange(len(items), dtype, items[0], step)
+        if (len(shape) == 1 and items and not dtype.is_complex and items[0] == int(items[0]) and
+                all(x == items[0] + k * step for k, x in enumerate(items)) and step == int(step)):
+            return self.arange(len(items), dtype, int(items[0]), int(step))
         if math.prod(shape) > _CONSTANT_MAX:
             raise ExportError(f"a tensor of {math.prod(shape)} elements was made outside the step; "
                               "register it as a buffer")
@@ -475,8 +487,8 @@ class Tape(TorchDispatchMode):
             return NotImplemented  # the subclass unwraps itself and comes back
         from . import aten
 
-        if FakeTensor in types:  # DTensor's shadow computation of shapes
-            return func(*args, **kwargs)
+        if FakeTensor in types or _in_mesh(sys._getframe(1)):
+            return func(*args, **kwargs)  # DTensor computing shapes, a mesh computing ranks
         decomposed = aten.decompose(self, func, args, kwargs)
         if decomposed is not NotImplemented:
             return decomposed
