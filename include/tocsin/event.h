@@ -62,7 +62,9 @@ typedef enum tocsin_value_kind {
     TOCSIN_VALUE_SEQUENCE = 6, /* list or tuple: count = its length; min(count, 4) values follow,
                                   they belong to it (flag IN_SEQUENCE) and do not nest further */
     TOCSIN_VALUE_OBJECT = 7,   /* any other object: only its type; enum members and dtypes are
-                                  STRING ("torch.float32") */
+                                  STRING ("torch.float32"), and so are process groups and meshes:
+                                  count and ranks, "group:3:0,2,5" or first + stride,
+                                  "group:4:0+2" */
     TOCSIN_VALUE_MODULE = 8,   /* a torch.nn.Module: type, as.text = canonical name or 0, flags */
     TOCSIN_VALUE_BIG = 9       /* an int outside 64 bits */
 } tocsin_value_kind;

@@ -46,7 +46,7 @@ def attach(environment: Environment | None = None) -> bool:
 
 
 def module_imported(module: types.ModuleType) -> None:
-    """A module of the user's packages or of Dynamo has been imported. Never raises."""
+    """A module of the user's packages, or one that torch imports late. Never raises."""
     if not _attached:
         return
     try:

@@ -1,4 +1,5 @@
-"""Where this process stands in a distributed job. No communication of our own."""
+"""Where this process stands in a distributed job, and what its process groups are. No communication
+of our own."""
 
 import os
 import sys
@@ -22,3 +23,44 @@ def placement():
         "local_rank": _environment_int("LOCAL_RANK"),
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _module():
+    distributed = sys.modules.get("torch.distributed")
+    return distributed if distributed is not None and distributed.is_available() else None
+
+
+def reduction_types():
+    """Types of what collectives do with the operands: their str() names it."""
+    distributed = _module()
+    return () if distributed is None else (distributed.ReduceOp.RedOpType,)
+
+
+def group_types():
+    """Types that stand for a set of ranks."""
+    distributed = _module()
+    if distributed is None:
+        return ()
+    mesh = getattr(distributed, "device_mesh", None)
+    meshes = () if mesh is None else (mesh.DeviceMesh,)
+    return (distributed.ProcessGroup, *meshes)
+
+
+def ranks_text(ranks):
+    """The ranks of a group in order: "group:3:0,2,5"; "group:4:0+2" for 0, 2, 4, 6. What is cut off
+    leaves the number of ranks."""
+    stride = ranks[1] - ranks[0] if len(ranks) > 2 else 0
+    if stride > 0 and all(b - a == stride for a, b in zip(ranks, ranks[1:])):
+        return f"group:{len(ranks)}:{ranks[0]}+{stride}"
+    return f"group:{len(ranks)}:{','.join(map(str, ranks))}"
+
+
+def describe_group(group):
+    """ranks_text() of a process group, of a mesh of one dimension, or of (mesh, dim); None when it
+    has no group."""
+    distributed = sys.modules["torch.distributed"]
+    if isinstance(group, tuple):
+        group = group[0].get_group(group[1])
+    elif not isinstance(group, distributed.ProcessGroup):
+        group = group.get_group()
+    return ranks_text(distributed.get_process_group_ranks(group))

@@ -91,7 +91,8 @@ def start(directory, mode="record", selection=None, packages=()):
         targets.install(names, roles, packages)
         _core.recorder_start(
             torch.nn.Module,
-            (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum),
+            (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum)
+            + distributed.reduction_types(),
             _internal_prefixes(),
             _resolve,
             torch.is_grad_enabled,
@@ -99,6 +100,8 @@ def start(directory, mode="record", selection=None, packages=()):
             _autocast_dtype,
             *_births(torch),
             _place,
+            distributed.group_types(),
+            distributed.describe_group,
         )
     finally:
         _core.release(held)

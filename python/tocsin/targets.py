@@ -43,9 +43,16 @@ _NOT_TORCH = frozenset(
 _NOT_TORCH_PREFIXES = """autocast_ clear_ cudnn_is fbgemm_ get_ has_ import_ init_ is_ merge_ parse_
     q_ set_ sym_ unify_""".split()
 _COLLECTIVES = """all_gather all_gather_coalesced all_gather_into_tensor all_gather_object
-    all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier batch_isend_irecv broadcast
-    broadcast_object_list gather gather_object irecv isend recv reduce reduce_scatter
-    reduce_scatter_tensor scatter scatter_object_list send""".split()
+    all_gather_single all_reduce all_reduce_coalesced all_to_all all_to_all_single barrier
+    batch_isend_irecv broadcast broadcast_object_list gather gather_object irecv isend recv reduce
+    reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter scatter_object_list
+    send""".split()
+# What DTensor calls: the input is left as it is. Imported with torch.distributed.tensor.
+_FUNCTIONAL = "torch.distributed._functional_collectives"
+_FUNCTIONAL_COLLECTIVES = """all_gather_single all_gather_single_autograd all_gather_tensor
+    all_gather_tensor_autograd all_reduce all_reduce_coalesced all_to_all_single
+    all_to_all_single_autograd broadcast permute_tensor reduce_scatter_single
+    reduce_scatter_single_autograd reduce_scatter_tensor reduce_scatter_tensor_autograd""".split()
 _RANDOM_FILLS = """bernoulli_ cauchy_ exponential_ geometric_ log_normal_ normal_ random_
     uniform_""".split()
 _METHOD = _core.ARGUMENTS | _core.METHOD
@@ -125,8 +132,19 @@ def _collectives(torch) -> Iterator[Target]:
     for name in _COLLECTIVES:
         value = getattr(torch.distributed, name, None)
         if value is not None:
-            flags = _core.ARGUMENTS | _core.OUTERMOST
+            # The sends and receives of a batch are recorded, too.
+            flags = _core.ARGUMENTS | (0 if name == "batch_isend_irecv" else _core.OUTERMOST)
             yield Target(value, f"torch.distributed.{name}", "collective", flags)
+    yield from _functional_collectives()
+
+
+def _functional_collectives() -> Iterator[Target]:
+    module = sys.modules.get(_FUNCTIONAL)
+    for name in _FUNCTIONAL_COLLECTIVES:
+        value = getattr(module, name, None)
+        if isinstance(value, types.FunctionType):
+            flags = _core.ARGUMENTS | _core.OUTERMOST
+            yield Target(value, f"{_FUNCTIONAL}.{name}", "collective", flags)
 
 
 def _optimizers_and_schedulers(torch) -> Iterator[Target]:
@@ -286,9 +304,12 @@ def in_packages(module_name: str) -> bool:
 
 
 def module_imported(module: types.ModuleType) -> None:
-    """Called by attach when a module of the user's packages, or of Dynamo, has been imported."""
+    """Called by attach when a module of the user's packages, of Dynamo, or the one of functional
+    collectives has been imported."""
     if _selection is None:
         return
+    if module.__name__ == _FUNCTIONAL:
+        hook(_functional_collectives())
     if in_packages(module.__name__):
         hook(package_targets(module))
     dynamo.prepare(executed=module.__name__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-_TORCH = ("torch", "torch._dynamo")
+_TORCH = ("torch", "torch._dynamo", "torch.distributed._functional_collectives")
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

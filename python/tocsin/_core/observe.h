@@ -50,6 +50,8 @@ typedef struct value_list {
 
 /* Types that values are recognised by; borrowed from torch, which never dies. */
 bool value_summary_learn_types(PyObject *module_type, PyObject *text_types);
+/* Types that stand for a set of ranks, and what says which ones. */
+void value_summary_learn_groups(PyObject *group_types, PyObject *describe_group);
 void value_summary_forget(void);
 
 /* Append `object` under a name (string id). */

@@ -78,21 +78,24 @@ static PyObject *recorder_selection(PyObject *module, PyObject *ignored)
 }
 
 /* recorder_start(module_type, text_types, internal_prefixes, resolve, is_grad_enabled,
- * is_autocast_enabled, autocast_dtype, optimizer_birth, group_birth, grouped) */
+ * is_autocast_enabled, autocast_dtype, optimizer_birth, group_birth, grouped, group_types,
+ * describe_group) */
 static PyObject *recorder_start(PyObject *module, PyObject *arguments)
 {
     PyObject *module_type, *texts, *prefixes, *resolve, *grad_enabled, *autocast_enabled, *autocast,
-        *grouped;
+        *grouped, *group_types, *describe_group;
     unsigned int optimizer, group;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOOIIO:recorder_start", &PyType_Type, &module_type,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!OOOOIIOO!O:recorder_start", &PyType_Type, &module_type,
                           &PyTuple_Type, &texts, &PyTuple_Type, &prefixes, &resolve, &grad_enabled,
-                          &autocast_enabled, &autocast, &optimizer, &group, &grouped))
+                          &autocast_enabled, &autocast, &optimizer, &group, &grouped, &PyTuple_Type,
+                          &group_types, &describe_group))
         return NULL;
     if (recorder == NULL)
         return PyErr_Format(PyExc_RuntimeError, "recorder_open first");
     if (!value_summary_learn_types(module_type, texts))
         return NULL;
+    value_summary_learn_groups(group_types, describe_group);
     call_site_set_internal(prefixes);
     variables_set_resolver(resolve);
     observe_set_context(grad_enabled, autocast_enabled, autocast);

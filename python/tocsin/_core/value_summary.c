@@ -4,7 +4,7 @@
  * id, in direct-mapped tables; per interned string one id. All are caches: the dictionary of the
  * trace is the truth, and after a fork they start empty.
  * Invariant: a summary reads metadata only; it calls __str__ of dtypes, devices and enum members
- * and nothing else of the user's.
+ * and nothing else of the user's. Ranks of process groups are looked up in torch's tables.
  * Cost: a number or tensor 10-30 ns, an interned string 5 ns, a new string a dictionary look-up.
  */
 #include "observe.h"
@@ -25,7 +25,8 @@ enum {
 typedef enum value_class {
     CLASS_OBJECT,
     CLASS_MODULE,
-    CLASS_TEXT, /* dtype, device, enum member ...: its str() says it all */
+    CLASS_TEXT,  /* dtype, device, enum member ...: its str() says it all */
+    CLASS_GROUP, /* process group, device mesh: its ranks, as `describe_group` writes them */
     CLASS_BOOL,
     CLASS_INT,
     CLASS_FLOAT,
@@ -46,7 +47,9 @@ typedef struct type_slot {
 } type_slot;
 
 static PyTypeObject *module_type;
-static PyObject *text_types; /* tuple */
+static PyObject *text_types;     /* tuple */
+static PyObject *group_types;    /* tuple */
+static PyObject *describe_group; /* of such an object, or (mesh, dim): str or None */
 static PyObject *training_name;
 
 static type_slot types[TYPE_SLOTS];
@@ -63,6 +66,12 @@ bool value_summary_learn_types(PyObject *module, PyObject *texts)
     Py_XSETREF(module_type, (PyTypeObject *)Py_NewRef(module));
     Py_XSETREF(text_types, Py_NewRef(texts));
     return training_name != NULL;
+}
+
+void value_summary_learn_groups(PyObject *classes, PyObject *describe)
+{
+    Py_XSETREF(group_types, Py_NewRef(classes));
+    Py_XSETREF(describe_group, Py_NewRef(describe));
 }
 
 void value_summary_forget(void)
@@ -184,13 +193,22 @@ static tocsin_id define_type(tocsin_trace_writer *writer, PyTypeObject *type)
     return id;
 }
 
+static bool is_one_of(PyTypeObject *type, PyObject *classes)
+{
+    for (Py_ssize_t i = 0; classes != NULL && i < PyTuple_GET_SIZE(classes); i++)
+        if (PyType_IsSubtype(type, (PyTypeObject *)PyTuple_GET_ITEM(classes, i)))
+            return true;
+    return false;
+}
+
 static value_class classify(PyTypeObject *type)
 {
     if (module_type != NULL && PyType_IsSubtype(type, module_type))
         return CLASS_MODULE;
-    for (Py_ssize_t i = 0; text_types != NULL && i < PyTuple_GET_SIZE(text_types); i++)
-        if (PyType_IsSubtype(type, (PyTypeObject *)PyTuple_GET_ITEM(text_types, i)))
-            return CLASS_TEXT;
+    if (is_one_of(type, text_types))
+        return CLASS_TEXT;
+    if (is_one_of(type, group_types))
+        return CLASS_GROUP;
     if (type == &PyBool_Type)
         return CLASS_BOOL;
     if (PyType_FastSubclass(type, Py_TPFLAGS_LONG_SUBCLASS))
@@ -305,6 +323,27 @@ static void fill_text(tocsin_value *value, tocsin_trace_writer *writer, PyObject
         identity_map_put(&members, object, value->as.text);
 }
 
+/* The ranks of a process group; false: they are not known. */
+static bool fill_group(tocsin_value *value, tocsin_trace_writer *writer, PyObject *object)
+{
+    PyObject *text = describe_group == NULL ? NULL : PyObject_CallOneArg(describe_group, object);
+    bool known = text != NULL && PyUnicode_Check(text);
+    if (known) {
+        value->kind = TOCSIN_VALUE_STRING;
+        value->as.text = loose_string_id(writer, text);
+    }
+    Py_XDECREF(text);
+    observe_clear_error();
+    return known;
+}
+
+/* (mesh, dim) stands for the group along that dim. */
+static bool is_group_pair(tocsin_trace_writer *writer, PyObject *sequence)
+{
+    return PyTuple_Check(sequence) && PyTuple_GET_SIZE(sequence) == 2 &&
+           (type_word(writer, Py_TYPE(PyTuple_GET_ITEM(sequence, 0))) & 0xff) == CLASS_GROUP;
+}
+
 static void fill(value_list *list, tocsin_trace_writer *writer, PyObject *object, tocsin_id name,
                  bool nested);
 
@@ -343,6 +382,10 @@ static void fill_by_class(value_list *list, tocsin_trace_writer *writer, PyObjec
     case CLASS_TEXT:
         fill_text(value, writer, object);
         return;
+    case CLASS_GROUP:
+        if (fill_group(value, writer, object))
+            return;
+        break;
     case CLASS_BOOL:
         value->kind = TOCSIN_VALUE_BOOL;
         value->as.integer = object == Py_True;
@@ -359,6 +402,8 @@ static void fill_by_class(value_list *list, tocsin_trace_writer *writer, PyObjec
         value->as.text = value_string_id(writer, object);
         return;
     case CLASS_SEQUENCE:
+        if (!nested && is_group_pair(writer, object) && fill_group(value, writer, object))
+            return;
         if (!nested) {
             fill_sequence(list, writer, object, index);
             return;
