@@ -32,6 +32,8 @@ int cmd_check(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_dump(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -18,13 +18,16 @@ static const cli_command commands[] = {
     {"record", cmd_record},   {"run", cmd_run},         {"infer", cmd_infer},
     {"show", cmd_show},       {"check", cmd_check},     {"info", cmd_info},
     {"dump", cmd_dump},       {"explain", cmd_explain}, {"help", cmd_help},
-    {"version", cmd_version},
+    {"version", cmd_version}, {"verify", cmd_verify},   {"plan", cmd_plan},
 };
 
 static const char overview[] =
-    "Tocsin makes silent training errors loud: it learns from short healthy runs what\n"
-    "must always hold and checks another run against it while it trains.\n"
+    "Tocsin makes silent training errors loud: it proves parallel plans before a run,\n"
+    "learns from short healthy runs what must always hold, and checks another run\n"
+    "against it while it trains.\n"
     "\n"
+    "  prove   verify   is a parallel plan the same maths as its logical model?\n"
+    "          plan     print a plan, or export one from PyTorch\n"
     "  learn   record   run a training script and record what it does\n"
     "          infer    healthy recordings -> invariants\n"
     "          show     print invariants, each in one sentence\n"

@@ -117,11 +117,27 @@ static bool rule_copies(tocsin_prover *prover, const tocsin_kind *kind, const to
     return true;
 }
 
+/* The relation as one term, by definition; 0: refused. */
+static tocsin_relation_id as_one_term(tocsin_prover *prover, const tocsin_kind *kind,
+                                      const tocsin_execution *run, tocsin_relation_id relation)
+{
+    if (run->op != TOCSIN_PLAN_NONE)
+        return tocsin_relation_define(prover->universe, relation, kind->name, run->op);
+    return tocsin_relation_fold(prover->universe, relation, prover->size);
+}
+
+/* Pieces (the halves of a rotated head, say, whose heads are then joined) become one value by
+ * definition before a view, on either side, also where a rank's view would not cut across them: a
+ * rank may hold one head of many. What the logical model does not define keeps its pieces. */
 static bool rule_view(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
-    (void)kind;
+    tocsin_relation_id input = run->inputs[0];
+    if (tocsin_relation_get(prover->universe, input)->segmented) {
+        const tocsin_relation_id one = as_one_term(prover, kind, run, input);
+        input = one == 0 ? input : one;
+    }
     return give(run, 0,
-                tocsin_relation_view(prover->universe, run->inputs[0], run->output_shapes[0],
+                tocsin_relation_view(prover->universe, input, run->output_shapes[0],
                                      run->output_ndim[0]));
 }
 

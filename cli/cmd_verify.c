@@ -1,0 +1,125 @@
+/* cmd_verify.c - `tocsin verify`: is a parallel plan the same maths as its logical model? */
+#include <string.h>
+#include <tocsin/verify.h>
+
+#include "cli.h"
+#include "verify_text.h"
+
+enum { FORMAT_TEXT, FORMAT_JSON };
+
+/* "dp=2,pp=2,tp=2,nm=2" */
+static bool parse_world(const char *text, tocsin_plan_world *world)
+{
+    const struct {
+        const char *name;
+        uint32_t *value;
+    } fields[] = {{"dp", &world->dp}, {"pp", &world->pp}, {"tp", &world->tp}, {"nm", &world->nm}};
+
+    while (*text != '\0') {
+        char name[3] = "";
+        unsigned value = 0;
+        int used = 0;
+        bool found = false;
+        if (sscanf(text, "%2[a-z]=%9u%n", name, &value, &used) != 2 || value == 0)
+            return false;
+        for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++) {
+            if (strcmp(fields[k].name, name) == 0) {
+                *fields[k].value = value;
+                found = true;
+            }
+        }
+        text += used;
+        if (!found || (*text != ',' && *text != '\0'))
+            return false;
+        text += *text == ',';
+    }
+    return true;
+}
+
+static int prove(const cli_operands *operands, const tocsin_plan_options *reading,
+                 const tocsin_verify_options *proving, unsigned format)
+{
+    tocsin_plan *logical = NULL, *parallel = NULL;
+    tocsin_verify_result *result = NULL;
+    tocsin_plan_options logical_reading = *reading;
+    tocsin_error error;
+
+    logical_reading.world = (tocsin_plan_world){0}; /* --world is the parallel plan's */
+    const uint64_t start_ns = cli_clock_ns();
+    tocsin_status status =
+        tocsin_plan_read(operands->items[0], &logical_reading, &logical, &error);
+    if (status == TOCSIN_OK)
+        status = tocsin_plan_read(operands->items[1], reading, &parallel, &error);
+    const uint64_t read_ns = cli_clock_ns() - start_ns;
+    if (status == TOCSIN_OK)
+        status = tocsin_verify(logical, parallel, proving, &result, &error);
+    int exit_code;
+    if (status == TOCSIN_OK) {
+        const cli_verification verification = {.logical_path = operands->items[0],
+                                               .parallel_path = operands->items[1],
+                                               .size = tocsin_plan_get_size(parallel),
+                                               .read_seconds = (double)read_ns * 1e-9,
+                                               .result = result};
+        if (format == FORMAT_JSON)
+            cli_verify_print_json(&verification, stdout);
+        else
+            cli_verify_print_text(&verification, stdout);
+        exit_code = tocsin_verdict_exit_code(result->verdict);
+    } else {
+        exit_code = cli_fail(&error);
+    }
+    tocsin_verify_result_free(result);
+    tocsin_plan_free(parallel);
+    tocsin_plan_free(logical);
+    return exit_code;
+}
+
+int cmd_verify(int argc, char **argv)
+{
+    const char *world = NULL;
+    unsigned order = TOCSIN_PLAN_ORDER_GROUP, format = FORMAT_TEXT;
+    uint64_t causes = 20;
+    tocsin_plan_options reading = {0};
+    tocsin_verify_options proving = {0};
+    const cli_option options[] = {
+        {"world", 'w', CLI_TEXT, "dp=N,pp=N,tp=N,nm=N",
+         "sizes of a pickled plan's world (default: from its file name)", &world},
+        {"order", 0, CLI_CHOICE, "group|metadata",
+         "members of a pickled plan's groups: by rank, as torch has them, or by their slices",
+         &order},
+        {"ops", 0, CLI_TEXT, "FILE", "declarations of operators: op NAME SIGNATURE",
+         &reading.operators_path},
+        {"enumerate", 0, CLI_FLAG, NULL, "every replica and micro-batch on its own",
+         &proving.enumerate},
+        {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
+        {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
+    };
+    const cli_usage usage = {
+        .command = "verify",
+        .synopsis = "LOGICAL PARALLEL",
+        .about = "Prove that a parallel training plan computes what its logical model computes:\n"
+                 "loss, gradients, updated parameters. Plans are .plan texts, or nnScaler plans\n"
+                 "(.pkl, .pkl.zst; read as data, never executed).\n"
+                 "Exit status: 0 proved, 1 refuted, 2 unusable input, 3 undecided.",
+        .example = "tocsin verify logical.plan parallel.plan",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+    };
+    cli_operands operands;
+    int exit_code;
+
+    if (cli_options_end(&usage, argc, argv, &operands, &exit_code))
+        return exit_code;
+    if (operands.count != 2) {
+        cli_error("tocsin verify needs two plans, not %zu", operands.count);
+        cli_hint("tocsin verify LOGICAL PARALLEL");
+        return CLI_INPUT;
+    }
+    if (world != NULL && !parse_world(world, &reading.world)) {
+        cli_error("--world %s: it is written dp=2,pp=2,tp=2,nm=2", world);
+        return CLI_INPUT;
+    }
+    reading.order = (tocsin_plan_order)order;
+    proving.causes_max = causes > 1000000 ? 1000000 : (uint32_t)causes;
+    return prove(&operands, &reading, &proving, format);
+}
