@@ -162,13 +162,13 @@ static tocsin_status value_of_replica(comparison *c, const tocsin_world_rank *ra
     uint8_t how = output->fold[TOCSIN_SYMBOL_MICROBATCH];
     const tocsin_array *first = tocsin_world_value(&c->parallel_world, rank, output->value, 0);
     *array = *tocsin_world_value(&c->parallel_world, rank, output->value, microbatch);
-    if (how == TOCSIN_FOLD_EQUAL || microbatches == 1)
+    if (how == TOCSIN_FOLD_EQUAL || rank->single[output->value]) /* one value has no fold */
         return TOCSIN_OK;
     tocsin_array *arrays = TOCSIN_ARENA_ARRAY(&c->kernel.arena, tocsin_array, microbatches);
     if (!arrays)
         return tocsin_error_memory(c->kernel.error);
     for (uint32_t m = 0; m < microbatches; ++m)
-        arrays[m] = rank->single[output->value] ? *first : first[m];
+        arrays[m] = first[m];
     return fold(c, arrays, (uint32_t)microbatches, how, array);
 }
 
@@ -194,6 +194,17 @@ static tocsin_status value_of_all(comparison *c, const tocsin_world_rank *rank,
     return fold(c, arrays, (uint32_t)replicas, output->fold[TOCSIN_SYMBOL_REPLICA], array);
 }
 
+/* How many values the symbol takes for the comparisons: a folded value is compared once, but for a
+ * slice that moves with the symbol all the same: then with each of its places. */
+static uint32_t places_of(const comparison *c, const tocsin_plan_output *output, uint8_t ndim,
+                          int symbol, bool one_value, uint32_t count)
+{
+    for (uint8_t d = 0; d < ndim; ++d)
+        if (c->parallel->starts.items[output->first_start + d].weight[symbol] != 0)
+            return count;
+    return one_value ? 1 : count;
+}
+
 static tocsin_status compare_output(comparison *c, const tocsin_plan_role *role,
                                     const tocsin_plan_output *output)
 {
@@ -201,19 +212,21 @@ static tocsin_status compare_output(comparison *c, const tocsin_plan_role *role,
     const char *name = tocsin_plan_text(plan, output->name);
     const bool fold_replicas = output->fold[TOCSIN_SYMBOL_REPLICA] != TOCSIN_FOLD_EQUAL;
     const bool fold_microbatches = output->fold[TOCSIN_SYMBOL_MICROBATCH] != TOCSIN_FOLD_EQUAL;
+    const uint8_t ndim = plan->values.items[role->first_value + output->value].ndim;
     tocsin_evaluated_output result = {
         .kind = output->kind, .name = name, .device = role->device, .reason = ""};
     uint32_t logical_index = find_logical(c, output->kind, name);
     if (logical_index == UINT32_MAX)
         unknown(&result, role->first_replica, 0, "the logical plan has no such output");
-    if (fold_replicas && role->first_replica > 0)
-        return TOCSIN_OK; /* with the role that has replica 0 */
-    uint32_t replicas = fold_replicas ? 1 : role->replica_count;
+    uint32_t replicas =
+        places_of(c, output, ndim, TOCSIN_SYMBOL_REPLICA, fold_replicas, role->replica_count);
     for (uint32_t r = 0; logical_index != UINT32_MAX && r < replicas; ++r) {
         const tocsin_world_rank *rank =
             &c->parallel_world.ranks[tocsin_plan_rank(plan, role->device, role->first_replica + r)];
         bool once = fold_microbatches || rank->single[output->value];
-        for (uint32_t m = 0; m < (once ? 1 : plan->microbatches); ++m) {
+        uint32_t places =
+            places_of(c, output, ndim, TOCSIN_SYMBOL_MICROBATCH, once, plan->microbatches);
+        for (uint32_t m = 0; m < places; ++m) {
             tocsin_array array;
             TOCSIN_TRY(fold_replicas ? value_of_all(c, rank, output, m, &array)
                                      : value_of_replica(c, rank, output, m, &array));
