@@ -204,22 +204,22 @@ static inline bool tocsin_range_is_whole(const tocsin_affine *start, int64_t cou
 static inline bool tocsin_affine_scale(const tocsin_affine *a, int64_t factor,
                                        tocsin_affine *result)
 {
-    return !(__builtin_mul_overflow(a->base, factor, &result->base) |
-             __builtin_mul_overflow(a->weight[0], factor, &result->weight[0]) |
+    return !(__builtin_mul_overflow(a->base, factor, &result->base) ||
+             __builtin_mul_overflow(a->weight[0], factor, &result->weight[0]) ||
              __builtin_mul_overflow(a->weight[1], factor, &result->weight[1]));
 }
 static inline bool tocsin_affine_add(const tocsin_affine *a, const tocsin_affine *b,
                                      tocsin_affine *result)
 {
-    return !(__builtin_add_overflow(a->base, b->base, &result->base) |
-             __builtin_add_overflow(a->weight[0], b->weight[0], &result->weight[0]) |
+    return !(__builtin_add_overflow(a->base, b->base, &result->base) ||
+             __builtin_add_overflow(a->weight[0], b->weight[0], &result->weight[0]) ||
              __builtin_add_overflow(a->weight[1], b->weight[1], &result->weight[1]));
 }
 static inline bool tocsin_affine_subtract(const tocsin_affine *a, const tocsin_affine *b,
                                           tocsin_affine *result)
 {
-    return !(__builtin_sub_overflow(a->base, b->base, &result->base) |
-             __builtin_sub_overflow(a->weight[0], b->weight[0], &result->weight[0]) |
+    return !(__builtin_sub_overflow(a->base, b->base, &result->base) ||
+             __builtin_sub_overflow(a->weight[0], b->weight[0], &result->weight[0]) ||
              __builtin_sub_overflow(a->weight[1], b->weight[1], &result->weight[1]));
 }
 
