@@ -51,8 +51,9 @@ tocsin_status tocsin_token_fail(tocsin_plan_reader *r, tocsin_status status, con
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    return tocsin_error_at(r->error, status, r->name, r->at - r->begin, "line %llu: %s",
-                           (unsigned long long)r->line_number, message);
+    unsigned long long line = r->line_number ? r->line_number : 1; /* an empty text has one, too */
+    return tocsin_error_at(r->error, status, r->name, r->at - r->begin, "line %llu: %s", line,
+                           message);
 }
 
 tocsin_status tocsin_token_located(tocsin_plan_reader *r, tocsin_status status)
@@ -97,8 +98,8 @@ static tocsin_status append_escape(tocsin_plan_reader *r)
     int high = left >= 3 && *r->at == 'x' ? hex_digit(r->at[1]) : -1;
     int low = high >= 0 ? hex_digit(r->at[2]) : -1;
     if (low < 0)
-        return tocsin_token_fail(
-            r, TOCSIN_E_FORMAT, "an escape is \\\", \\\\ or \\x and two digits of 0-9 a-f");
+        return tocsin_token_fail(r, TOCSIN_E_FORMAT,
+                                 "an escape is \\\", \\\\ or \\x and two digits of 0-9 a-f");
     tocsin_string_append_char(&r->word, (char)(high * 16 + low));
     r->at += 3;
     return TOCSIN_OK;
