@@ -3,10 +3,10 @@
  * A box with ranges on the contraction axes a1, a2, ... and a factor is a function on the grid of
  * those axes: the factor within the ranges, 0 outside (no range: all of the axis). A sum of boxes
  * is a sum of such functions, and is written in the one way that this recursion gives: along the
- * first axis, the maximal intervals on which the function of the remaining axes is the same one,
- * each with the form of that function. So adjacent ranges become one, ranges that are all of an
- * axis vanish, and what is counted twice stands out with factor 2, in whatever order the sum was
- * built. Maxima are joined likewise, without factors.
+ * first axis, for each function of the remaining axes that occurs, the set of maximal intervals on
+ * which it does, in the one form that box_digits.c gives such a set. So adjacent ranges become one,
+ * what is all of an axis vanishes, and what is counted twice stands out with factor 2, in whatever
+ * order the sum was built. Maxima are joined likewise, without factors.
  *
  * Starts that depend on symbols in different ways cannot be compared; such ranges are kept apart
  * (as unlike axes would be), in the order of their weights.
@@ -18,18 +18,18 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { KEYS_MAX = 64, WORK_MAX = 1 << 20, ROUNDS_MAX = 64 };
+enum { KEYS_MAX = 64, WORK_MAX = 1 << 20 };
 
-/* A contraction axis, or the part of one that some digit covers. */
+/* A contraction axis and the least common extent of its ranges. */
 struct key {
     tocsin_atom_id atom;
     uint32_t axis;
-    int64_t stride, extent;
+    int64_t period;
 };
 
 /* A box on the axes that are still to be looked at. */
 struct piece {
-    const tocsin_box_entry *entries; /* ascending by key */
+    const tocsin_box_entry *entries; /* ascending by axis and stride */
     uint32_t count;
     tocsin_factor_id factor;
 };
@@ -47,18 +47,21 @@ struct grid {
     uint32_t work;
 };
 
-/* A box's range on the axis in hand. */
+/* One range of a box on the axis in hand. */
 struct span {
-    tocsin_affine start;
-    int64_t end; /* base of the start plus the count */
+    struct tocsin_range range;
     struct piece rest;
 };
 
-/* Intervals of one axis with equal functions of the remaining axes, not written yet. */
-struct run {
-    tocsin_affine start;
-    int64_t end;
+/* A function of the remaining axes and the intervals on which it is the sum. */
+struct level {
     struct pieces rest;
+    struct tocsin_ranges ranges;
+};
+
+struct levels {
+    struct level *items;
+    uint32_t count, capacity;
 };
 
 static bool append(tocsin_universe *universe, struct pieces *list, struct piece piece)
@@ -94,9 +97,23 @@ static bool same_pieces(const struct pieces *a, const struct pieces *b)
     return true;
 }
 
-static struct key key_of(const tocsin_box_entry *entry)
+static bool spend(struct grid *grid, uint32_t work)
 {
-    return (struct key){entry->atom, entry->axis, entry->stride, entry->extent};
+    grid->work += work;
+    if (grid->work <= WORK_MAX)
+        return true;
+    tocsin_universe_fail(grid->universe, TOCSIN_E_LIMIT);
+    return false;
+}
+
+/* How many of the entries, from the first, are of this axis? */
+static uint32_t entries_of(const tocsin_box_entry *entries, uint32_t count, tocsin_atom_id atom,
+                           uint32_t axis)
+{
+    uint32_t own = 0;
+    while (own < count && entries[own].atom == atom && entries[own].axis == axis)
+        ++own;
+    return own;
 }
 
 static int compare_keys(const void *left, const void *right)
@@ -104,79 +121,110 @@ static int compare_keys(const void *left, const void *right)
     const struct key *a = left, *b = right;
     if (a->atom != b->atom)
         return a->atom < b->atom ? -1 : 1;
-    if (a->axis != b->axis)
-        return a->axis < b->axis ? -1 : 1;
-    if (a->stride != b->stride)
-        return a->stride < b->stride ? -1 : 1;
-    return a->extent < b->extent ? -1 : a->extent > b->extent;
+    return a->axis < b->axis ? -1 : a->axis > b->axis;
 }
 
 static int compare_spans(const void *left, const void *right)
 {
-    const struct span *a = left, *b = right;
+    const tocsin_affine *a = &((const struct span *)left)->range.start;
+    const tocsin_affine *b = &((const struct span *)right)->range.start;
     for (int symbol = 0; symbol < TOCSIN_SYMBOL_COUNT; ++symbol) {
-        if (a->start.weight[symbol] != b->start.weight[symbol])
-            return a->start.weight[symbol] < b->start.weight[symbol] ? -1 : 1;
+        if (a->weight[symbol] != b->weight[symbol])
+            return a->weight[symbol] < b->weight[symbol] ? -1 : 1;
     }
-    return a->start.base < b->start.base ? -1 : a->start.base > b->start.base;
+    return a->base < b->base ? -1 : a->base > b->base;
 }
 
 /* The boxes' ranges along `key`, sorted; NULL: refused or failed. */
 static struct span *spans_of(struct grid *grid, const struct piece *boxes, uint32_t count,
-                             const struct key *key)
+                             const struct key *key, uint32_t *span_count)
 {
-    struct span *spans = TOCSIN_SCRATCH(grid->universe, struct span, count);
-    for (uint32_t i = 0; spans && i < count; ++i) {
-        struct piece rest = boxes[i];
-        spans[i] = (struct span){.end = key->extent};
-        if (rest.count > 0) {
-            struct key first = key_of(rest.entries);
-            if (compare_keys(&first, key) == 0) {
-                spans[i].start = rest.entries->start;
-                if (__builtin_add_overflow(rest.entries->start.base, rest.entries->count,
-                                           &spans[i].end)) {
-                    tocsin_universe_refuse_overflow(grid->universe);
-                    return NULL;
-                }
-                ++rest.entries;
-                --rest.count;
-            }
-        }
-        spans[i].rest = rest;
+    struct tocsin_ranges ranges = {0};
+    uint32_t *ends = TOCSIN_SCRATCH(grid->universe, uint32_t, count); /* into ranges */
+    for (uint32_t i = 0; ends && i < count; ++i) {
+        uint32_t own = entries_of(boxes[i].entries, boxes[i].count, key->atom, key->axis);
+        if (!tocsin_ranges_expand(grid->universe, boxes[i].entries, own, key->period, &ranges))
+            return NULL;
+        ends[i] = ranges.count;
     }
-    if (spans)
-        qsort(spans, count, sizeof *spans, compare_spans);
+    struct span *spans = TOCSIN_SCRATCH(grid->universe, struct span, ranges.count);
+    if (!ends || !spans)
+        return NULL;
+    for (uint32_t i = 0, k = 0; i < count; ++i) {
+        struct piece rest = boxes[i];
+        uint32_t own = entries_of(rest.entries, rest.count, key->atom, key->axis);
+        rest.entries += own;
+        rest.count -= own;
+        for (; k < ends[i]; ++k)
+            spans[k] = (struct span){ranges.items[k], rest};
+    }
+    qsort(spans, ranges.count, sizeof *spans, compare_spans);
+    *span_count = ranges.count;
     return spans;
 }
 
-/* Write a run: its range, where it is not all of the axis, before each of its pieces. */
-static bool flush(struct grid *grid, const struct key *key, struct run *run, struct pieces *out)
+/* The function `rest` on [start, end): a new interval, or the last one goes on. */
+static bool add_interval(struct grid *grid, struct levels *levels, const struct pieces *rest,
+                         const struct tocsin_range *range)
 {
-    int64_t count = run->end - run->start.base;
-    bool whole = tocsin_range_is_whole(&run->start, count, key->extent);
-    for (uint32_t i = 0; i < run->rest.count; ++i) {
-        struct piece piece = run->rest.items[i];
-        if (!whole) {
+    uint32_t at = 0;
+    while (at < levels->count && !same_pieces(&levels->items[at].rest, rest))
+        ++at;
+    if (!spend(grid, at + 1))
+        return false;
+    if (at == levels->capacity) {
+        uint32_t capacity = levels->capacity ? levels->capacity * 2 : 4;
+        struct level *items = TOCSIN_SCRATCH(grid->universe, struct level, capacity);
+        if (!items)
+            return false;
+        if (levels->count)
+            memcpy(items, levels->items, levels->count * sizeof *items);
+        levels->items = items;
+        levels->capacity = capacity;
+    }
+    if (at == levels->count)
+        levels->items[levels->count++] = (struct level){.rest = *rest};
+    struct tocsin_ranges *ranges = &levels->items[at].ranges;
+    if (ranges->count > 0 && ranges->items[ranges->count - 1].end == range->start.base) {
+        ranges->items[ranges->count - 1].end = range->end;
+        return true;
+    }
+    if (!tocsin_ranges_reserve(grid->universe, ranges, 1))
+        return false;
+    ranges->items[ranges->count++] = *range;
+    return true;
+}
+
+/* Write the levels: each box of the intervals before each piece of the function. */
+static bool write_levels(struct grid *grid, const struct key *key, const struct levels *levels,
+                         struct pieces *out)
+{
+    const tocsin_box_entry model = {
+        .atom = key->atom, .axis = (uint16_t)key->axis, .kind = (uint16_t)grid->kind};
+    for (uint32_t i = 0; i < levels->count; ++i) {
+        const struct level *level = &levels->items[i];
+        struct tocsin_axis_box *boxes;
+        uint32_t box_count;
+        if (!tocsin_ranges_compress(grid->universe, level->ranges.items, level->ranges.count,
+                                    key->period, &model, &boxes, &box_count))
+            return false;
+        for (uint32_t k = 0; k < box_count * level->rest.count; ++k) {
+            const struct tocsin_axis_box *box = &boxes[k / level->rest.count];
+            struct piece piece = level->rest.items[k % level->rest.count];
             tocsin_box_entry *entries =
-                TOCSIN_SCRATCH(grid->universe, tocsin_box_entry, piece.count + 1);
+                TOCSIN_SCRATCH(grid->universe, tocsin_box_entry, box->count + piece.count);
             if (!entries)
                 return false;
-            entries[0] = (tocsin_box_entry){.atom = key->atom,
-                                            .axis = (uint16_t)key->axis,
-                                            .kind = (uint16_t)grid->kind,
-                                            .stride = key->stride,
-                                            .extent = key->extent,
-                                            .start = run->start,
-                                            .count = count};
+            if (box->count)
+                memcpy(entries, box->entries, box->count * sizeof *entries);
             if (piece.count)
-                memcpy(entries + 1, piece.entries, piece.count * sizeof *entries);
+                memcpy(entries + box->count, piece.entries, piece.count * sizeof *entries);
             piece.entries = entries;
-            ++piece.count;
+            piece.count += box->count;
+            if (!append(grid->universe, out, piece))
+                return false;
         }
-        if (!append(grid->universe, out, piece))
-            return false;
     }
-    run->rest.count = 0;
     return true;
 }
 
@@ -192,40 +240,33 @@ static bool sweep(struct grid *grid, const struct span *spans, uint32_t count, u
     int64_t *ends = TOCSIN_SCRATCH(grid->universe, int64_t, count);
     if (!active || !ends)
         return false;
-    struct run run = {0};
+    struct levels levels = {0};
+    struct tocsin_range range = spans[0].range;
     uint32_t next = 0, covering = 0;
-    int64_t low = 0;
     while (covering > 0 || next < count) {
         if (covering == 0)
-            low = spans[next].start.base;
-        for (; next < count && spans[next].start.base == low; ++next) {
+            range.start.base = spans[next].range.start.base;
+        for (; next < count && spans[next].range.start.base == range.start.base; ++next) {
             active[covering] = spans[next].rest;
-            ends[covering++] = spans[next].end;
+            ends[covering++] = spans[next].range.end;
         }
-        int64_t high = next < count ? spans[next].start.base : INT64_MAX;
+        range.end = next < count ? spans[next].range.start.base : INT64_MAX;
         for (uint32_t i = 0; i < covering; ++i)
-            high = ends[i] < high ? ends[i] : high;
+            range.end = ends[i] < range.end ? ends[i] : range.end;
         struct pieces rest = {0};
-        if (!decompose(grid, active, covering, key + 1, &rest))
+        if (!decompose(grid, active, covering, key + 1, &rest) ||
+            (rest.count > 0 && !add_interval(grid, &levels, &rest, &range)))
             return false;
-        if (run.rest.count > 0 && run.end == low && same_pieces(&run.rest, &rest)) {
-            run.end = high;
-        } else {
-            if (!flush(grid, &grid->keys[key], &run, out))
-                return false;
-            run = (struct run){.start = spans[0].start, .end = high, .rest = rest};
-            run.start.base = low;
-        }
         uint32_t kept = 0;
         for (uint32_t i = 0; i < covering; ++i) {
             active[kept] = active[i];
             ends[kept] = ends[i];
-            kept += ends[i] > high;
+            kept += ends[i] > range.end;
         }
         covering = kept;
-        low = high;
+        range.start.base = range.end;
     }
-    return flush(grid, &grid->keys[key], &run, out);
+    return write_levels(grid, &grid->keys[key], &levels, out);
 }
 
 /* All axes are looked at: the boxes are numbers. */
@@ -249,18 +290,17 @@ static bool decompose(struct grid *grid, const struct piece *boxes, uint32_t cou
     assert(count > 0);
     if (count == 1)
         return append(grid->universe, out, boxes[0]);
-    grid->work += count;
-    if (grid->work > WORK_MAX) {
-        tocsin_universe_fail(grid->universe, TOCSIN_E_LIMIT);
+    if (!spend(grid, count))
         return false;
-    }
     if (key == grid->key_count)
         return decompose_point(grid, boxes, count, out);
-    struct span *spans = spans_of(grid, boxes, count, &grid->keys[key]);
+    uint32_t span_count;
+    struct span *spans = spans_of(grid, boxes, count, &grid->keys[key], &span_count);
     if (!spans)
         return false;
-    for (uint32_t first = 0, end = 0; first < count; first = end) {
-        while (end < count && tocsin_affine_same_weights(&spans[end].start, &spans[first].start))
+    for (uint32_t first = 0, end = 0; first < span_count; first = end) {
+        while (end < span_count &&
+               tocsin_affine_same_weights(&spans[end].range.start, &spans[first].range.start))
             ++end;
         if (!sweep(grid, spans + first, end - first, key, out))
             return false;
@@ -268,23 +308,37 @@ static bool decompose(struct grid *grid, const struct piece *boxes, uint32_t cou
     return true;
 }
 
-/* The axes on which any of the boxes has a range. */
+/* An axis on which some box has a range; its period is that of the widest one. */
+static bool add_key(struct grid *grid, const tocsin_box_entry *top)
+{
+    int64_t period;
+    if (__builtin_mul_overflow(top->stride, top->extent, &period))
+        return tocsin_universe_refuse_overflow(grid->universe);
+    uint32_t at = 0;
+    while (at < grid->key_count &&
+           (grid->keys[at].atom != top->atom || grid->keys[at].axis != top->axis))
+        ++at;
+    if (at == KEYS_MAX) {
+        tocsin_universe_fail(grid->universe, TOCSIN_E_LIMIT);
+        return false;
+    }
+    if (at == grid->key_count)
+        grid->keys[grid->key_count++] = (struct key){top->atom, top->axis, period};
+    else if (grid->keys[at].period < period)
+        grid->keys[at].period = period;
+    return true;
+}
+
 static bool find_keys(struct grid *grid, const struct piece *boxes, uint32_t count)
 {
     grid->key_count = 0;
     for (uint32_t i = 0; i < count; ++i) {
-        for (uint32_t e = 0; e < boxes[i].count; ++e) {
-            struct key key = key_of(&boxes[i].entries[e]);
-            uint32_t at = 0;
-            while (at < grid->key_count && compare_keys(&grid->keys[at], &key) != 0)
-                ++at;
-            if (at < grid->key_count)
-                continue;
-            if (at == KEYS_MAX) {
-                tocsin_universe_fail(grid->universe, TOCSIN_E_LIMIT);
+        const tocsin_box_entry *entries = boxes[i].entries;
+        for (uint32_t first = 0; first < boxes[i].count;) {
+            first += entries_of(entries + first, boxes[i].count - first, entries[first].atom,
+                                entries[first].axis);
+            if (!add_key(grid, &entries[first - 1]))
                 return false;
-            }
-            grid->keys[grid->key_count++] = key;
         }
     }
     qsort(grid->keys, grid->key_count, sizeof *grid->keys, compare_keys);
@@ -318,18 +372,9 @@ static bool divide(tocsin_universe *universe, const tocsin_term *term, struct me
     return true;
 }
 
-static bool has_entry(const tocsin_box_entry *box, uint32_t count, const tocsin_box_entry *entry)
-{
-    for (uint32_t i = 0; i < count; ++i) {
-        if (memcmp(&box[i], entry, sizeof *entry) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The term of `model` with the box of both pieces. *again: its normal form is yet another one. */
+/* The term of `model` with the box of both pieces. */
 static bool compose(tocsin_universe *universe, const tocsin_term *model, const struct piece *sum,
-                    const struct piece *max, tocsin_term *term, bool *again)
+                    const struct piece *max, tocsin_term *term)
 {
     uint32_t count = sum->count + max->count;
     if (count > TOCSIN_BOX_ENTRIES_MAX) {
@@ -349,8 +394,7 @@ static bool compose(tocsin_universe *universe, const tocsin_term *model, const s
     term->box = box;
     if (!tocsin_box_normalise(universe, entries, count, box, &term->box_count))
         return false;
-    for (uint32_t i = 0; i < count && !*again; ++i)
-        *again = !has_entry(box, term->box_count, &entries[i]);
+    assert(term->box_count == count && "the pieces are normal");
     return true;
 }
 
@@ -387,7 +431,7 @@ static bool append_term(tocsin_universe *universe, struct term_list *list, const
 /* Members whose factors have equal opaque parts. */
 static bool merge_alike(tocsin_universe *universe, const tocsin_term *model,
                         const struct piece *boxes, uint32_t count, const struct piece *max,
-                        struct term_list *out, bool *again)
+                        struct term_list *out)
 {
     struct grid grid = {.universe = universe, .kind = TOCSIN_BOX_SUM};
     struct pieces merged = {0};
@@ -395,7 +439,7 @@ static bool merge_alike(tocsin_universe *universe, const tocsin_term *model,
         return false;
     for (uint32_t i = 0; i < merged.count; ++i) {
         tocsin_term term;
-        if (!compose(universe, model, &merged.items[i], max, &term, again) ||
+        if (!compose(universe, model, &merged.items[i], max, &term) ||
             !append_term(universe, out, &term))
             return false;
     }
@@ -404,7 +448,7 @@ static bool merge_alike(tocsin_universe *universe, const tocsin_term *model,
 
 /* Terms of one atom and map. */
 static bool merge_group(tocsin_universe *universe, const tocsin_term *terms, uint32_t count,
-                        struct term_list *out, bool *again)
+                        struct term_list *out)
 {
     if (count > TOCSIN_BOXES_MAX) {
         tocsin_universe_fail(universe, TOCSIN_E_LIMIT);
@@ -436,28 +480,9 @@ static bool merge_group(tocsin_universe *universe, const tocsin_term *terms, uin
             else
                 members[kept++] = members[i];
         }
-        if (!merge_alike(universe, &terms[0], alike, taken, &members[0].max, out, again))
+        if (!merge_alike(universe, &terms[0], alike, taken, &members[0].max, out))
             return false;
         done += taken;
-    }
-    return true;
-}
-
-/* One round over all groups; *again: some box changed so that there may be more to do. */
-static bool merge_round(tocsin_universe *universe, const tocsin_term *terms, uint32_t count,
-                        uint8_t ndim, struct term_list *out, bool *again)
-{
-    *again = false;
-    for (uint32_t first = 0, end; first < count; first = end) {
-        end = first + 1;
-        while (end < count && tocsin_term_compare(&terms[first], &terms[end], ndim) == 0)
-            ++end;
-        if (end == first + 1) {
-            if (!append_term(universe, out, &terms[first]))
-                return false;
-        } else if (!merge_group(universe, terms + first, end - first, out, again)) {
-            return false;
-        }
     }
     return true;
 }
@@ -465,20 +490,23 @@ static bool merge_round(tocsin_universe *universe, const tocsin_term *terms, uin
 bool tocsin_boxes_merge(tocsin_universe *universe, tocsin_term **terms, uint32_t *count,
                         uint8_t ndim)
 {
-    bool again = false;
-    for (uint32_t i = 1; i < *count && !again; ++i)
-        again = tocsin_term_compare(&(*terms)[i - 1], &(*terms)[i], ndim) == 0;
-    for (int round = 0; again; ++round) {
-        if (round == ROUNDS_MAX) {
-            tocsin_universe_fail(universe, TOCSIN_E_LIMIT);
+    bool distinct = true;
+    for (uint32_t i = 1; i < *count && distinct; ++i)
+        distinct = tocsin_term_compare(&(*terms)[i - 1], &(*terms)[i], ndim) != 0;
+    if (distinct)
+        return true;
+    struct term_list out = {0};
+    for (uint32_t first = 0, end; first < *count; first = end) {
+        const tocsin_term *group = &(*terms)[first];
+        end = first + 1;
+        while (end < *count && tocsin_term_compare(group, &(*terms)[end], ndim) == 0)
+            ++end;
+        if (end == first + 1 ? !append_term(universe, &out, group)
+                             : !merge_group(universe, group, end - first, &out))
             return false;
-        }
-        struct term_list out = {0};
-        if (!merge_round(universe, *terms, *count, ndim, &out, &again))
-            return false;
-        *terms = out.items;
-        *count = out.count;
     }
+    *terms = out.items;
+    *count = out.count;
     return true;
 }
 
@@ -506,6 +534,5 @@ bool tocsin_boxes_unite(tocsin_universe *universe, const tocsin_term *terms, uin
         return tocsin_universe_refuse(universe, TOCSIN_CAUSE_WRONG_COLLECTIVE,
                                       "the parts of %s whose maximum is taken leave gaps",
                                       tocsin_atom_name(universe, terms[0].atom, name));
-    bool again = false;
-    return compose(universe, &terms[0], &first.sum, &merged.items[0], united, &again);
+    return compose(universe, &terms[0], &first.sum, &merged.items[0], united);
 }
