@@ -42,6 +42,7 @@ static const attribute_rule rules[] = {
     {TOCSIN_OPERATOR_PAD, REQUIRED, INTEGER, "after"},
     {TOCSIN_OPERATOR_ADD, OPTIONAL, REAL, "alpha"},
     {TOCSIN_OPERATOR_SCALE, REQUIRED, REAL, "factor"},
+    {TOCSIN_OPERATOR_SCALE, OPTIONAL, REAL, "divisor"}, /* for reports: factor is its reciprocal */
     {TOCSIN_OPERATOR_ADD_SCALAR, REQUIRED, REAL, "value"},
     {TOCSIN_OPERATOR_SUM, REQUIRED, LIST, "dims"},
     {TOCSIN_OPERATOR_SUM, OPTIONAL, INTEGER, "keepdim"},
