@@ -1,10 +1,12 @@
 /* factor.c - exact factors: a rational times a product of powers of opaque real constants.
  *
- * Data structure: a block of words (numerator, denominator, then for each opaque constant its bits
- * and its exponent), interned; the id is the word table's less one, so that the factor 1 is 0.
- * Invariant: lowest terms, the denominator > 0; opaque constants are positive, ascending by bits,
- * exponents not 0, and a normal constant is in [1, 2): powers of two (to 2^31) and signs belong to
- * the rational. Two factors are equal exactly when their ids are.
+ * Data structure: a block of words (numerator, denominator, exponent of two, then for each opaque
+ * constant its bits and its exponent), interned; the id is the word table's less one, so that the
+ * factor 1 is 0.
+ * Invariant: lowest terms, the denominator > 0, both odd (0 is 0/1): powers of two, of which averages
+ * over tokens, replicas and micro-batches are full, stand apart and do not overflow; opaque constants
+ * are positive, ascending by bits, exponents not 0, and a normal constant is in [1, 2). Two factors
+ * are equal exactly when their ids are.
  * Cost: a few divisions and one look-up.
  */
 #include <assert.h>
@@ -13,13 +15,14 @@
 
 #include "prove/universe.h"
 
-enum { OPAQUE_MAX = 16, RATIONAL_WORDS = 2 };
-enum { BINARY_EXPONENT_MAX = 31, CONVERGENTS_MAX = 40 };
+enum { OPAQUE_MAX = 16, RATIONAL_WORDS = 3 };
+enum { SHIFT_MAX = 62, CONVERGENTS_MAX = 40 };
 #define DENOMINATOR_MAX (INT64_C(1) << 20)
 #define NUMERATOR_MAX   (INT64_C(1) << 53)
 
 struct value {
     int64_t numerator, denominator;
+    int64_t two; /* exponent */
     uint32_t opaque_count;
     struct {
         uint64_t bits;
@@ -37,8 +40,26 @@ static int64_t gcd(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
-static tocsin_factor_id intern(tocsin_universe *universe, const struct value *value)
+/* Powers of two out of numerator and denominator. */
+static void set_twos_apart(struct value *value)
 {
+    while (value->numerator % 2 == 0 && value->numerator != 0) {
+        value->numerator /= 2;
+        ++value->two;
+    }
+    while (value->denominator % 2 == 0) {
+        value->denominator /= 2;
+        --value->two;
+    }
+    if (value->numerator == 0)
+        value->two = 0;
+}
+
+static tocsin_factor_id intern(tocsin_universe *universe, const struct value *given)
+{
+    struct value apart = *given;
+    set_twos_apart(&apart);
+    const struct value *value = &apart;
     assert(value->denominator > 0);
     assert(value->opaque_count <= OPAQUE_MAX);
     if (universe->status != TOCSIN_OK)
@@ -47,6 +68,7 @@ static tocsin_factor_id intern(tocsin_universe *universe, const struct value *va
     uint32_t count = RATIONAL_WORDS;
     words[0] = (uint64_t)value->numerator;
     words[1] = (uint64_t)value->denominator;
+    words[2] = (uint64_t)value->two;
     for (uint32_t i = 0; i < value->opaque_count && value->numerator != 0; ++i) {
         words[count++] = value->opaque[i].bits;
         words[count++] = (uint64_t)value->opaque[i].exponent;
@@ -68,6 +90,7 @@ static struct value value_of(const tocsin_universe *universe, tocsin_factor_id f
     const struct tocsin_word_entry *entry = entry_of(universe, factor);
     struct value value = {.numerator = (int64_t)entry->words[0],
                           .denominator = (int64_t)entry->words[1],
+                          .two = (int64_t)entry->words[2],
                           .opaque_count = (entry->count - RATIONAL_WORDS) / 2};
     for (uint32_t i = 0; i < value.opaque_count; ++i) {
         value.opaque[i].bits = entry->words[RATIONAL_WORDS + 2 * i];
@@ -150,22 +173,23 @@ tocsin_factor_id tocsin_factor_real(tocsin_universe *universe, double value)
         return TOCSIN_FACTOR_ZERO;
     int64_t sign = value < 0 ? -1 : 1;
     double magnitude = isnan(value) ? NAN : fabs(value);
+    struct value result = {.numerator = sign, .denominator = 1};
     int64_t numerator, denominator;
-    if (isfinite(value) && rational_near(magnitude, &numerator, &denominator))
-        return tocsin_factor_rational(universe, sign * numerator, denominator);
-    struct value result = {.numerator = sign, .denominator = 1, .opaque_count = 1};
-    result.opaque[0].exponent = 1;
+    if (isfinite(value) && rational_near(magnitude, &numerator, &denominator)) {
+        result.numerator = sign * numerator;
+        result.denominator = denominator;
+        return intern(universe, &result);
+    }
     int exponent = 0;
     double mantissa = isfinite(value) ? 2 * frexp(magnitude, &exponent) : magnitude;
-    exponent -= isfinite(value);
-    if (exponent > BINARY_EXPONENT_MAX || exponent < -BINARY_EXPONENT_MAX) {
-        mantissa = magnitude;
-        exponent = 0;
+    result.two = exponent - isfinite(value);
+    if (isfinite(value) && rational_near(mantissa, &numerator, &denominator)) {
+        result.numerator = sign * numerator;
+        result.denominator = denominator;
+        return intern(universe, &result);
     }
-    if (exponent >= 0)
-        result.numerator *= INT64_C(1) << exponent;
-    else
-        result.denominator = INT64_C(1) << -exponent;
+    result.opaque_count = 1;
+    result.opaque[0].exponent = 1;
     result.opaque[0].bits = bits_of(mantissa);
     return intern(universe, &result);
 }
@@ -208,6 +232,7 @@ tocsin_factor_id tocsin_factor_multiply(tocsin_universe *universe, tocsin_factor
         return a == 0 ? b : a;
     struct value product = value_of(universe, a);
     const struct value other = value_of(universe, b);
+    product.two += other.two;
     if (!multiply_rational(&product, other.numerator, other.denominator) ||
         !multiply_opaque(&product, &other))
         return tocsin_universe_fail(universe, TOCSIN_E_LIMIT);
@@ -224,6 +249,12 @@ int tocsin_factor_compare_opaque(const tocsin_universe *universe, tocsin_factor_
                   (left->count - RATIONAL_WORDS) * sizeof *left->words);
 }
 
+/* number * 2^by; false: beyond 64 bits. */
+static bool shift_up(int64_t number, int64_t by, int64_t *shifted)
+{
+    return by <= SHIFT_MAX && !__builtin_mul_overflow(number, INT64_C(1) << by, shifted);
+}
+
 bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_factor_id b,
                        tocsin_factor_id *sum, bool *zero)
 {
@@ -238,14 +269,18 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
     struct value left = value_of(universe, a);
     const struct value right = value_of(universe, b);
     int64_t divisor = gcd(left.denominator, right.denominator);
+    const int64_t least = left.two < right.two ? left.two : right.two;
     int64_t first, second;
-    if (__builtin_mul_overflow(left.numerator, right.denominator / divisor, &first) ||
-        __builtin_mul_overflow(right.numerator, left.denominator / divisor, &second) ||
+    if (!shift_up(left.numerator, left.two - least, &first) ||
+        !shift_up(right.numerator, right.two - least, &second) ||
+        __builtin_mul_overflow(first, right.denominator / divisor, &first) ||
+        __builtin_mul_overflow(second, left.denominator / divisor, &second) ||
         __builtin_add_overflow(first, second, &left.numerator) || left.numerator == INT64_MIN ||
         __builtin_mul_overflow(left.denominator, right.denominator / divisor, &left.denominator)) {
         tocsin_universe_fail(universe, TOCSIN_E_LIMIT);
         return false;
     }
+    left.two = least;
     int64_t common = gcd(left.numerator, left.denominator);
     left.numerator /= common;
     left.denominator /= common;
@@ -263,18 +298,28 @@ tocsin_factor_id tocsin_factor_inverse(tocsin_universe *universe, tocsin_factor_
     int64_t numerator = sign * value.denominator;
     value.denominator = sign * value.numerator;
     value.numerator = numerator;
+    value.two = -value.two;
     for (uint32_t i = 0; i < value.opaque_count; ++i)
         value.opaque[i].exponent = -value.opaque[i].exponent;
     return intern(universe, &value);
 }
 
+/* The fraction with its powers of two; false: beyond 64 bits. */
+static bool join_twos(const struct value *value, int64_t *numerator, int64_t *denominator)
+{
+    *numerator = value->numerator;
+    *denominator = value->denominator;
+    return value->two >= 0 ? shift_up(*numerator, value->two, numerator)
+                           : shift_up(*denominator, -value->two, denominator);
+}
+
 bool tocsin_factor_is_rational(const tocsin_universe *universe, tocsin_factor_id factor,
                                int64_t *numerator, int64_t *denominator)
 {
-    const struct tocsin_word_entry *entry = entry_of(universe, factor);
-    *numerator = (int64_t)entry->words[0];
-    *denominator = (int64_t)entry->words[1];
-    return entry->count == RATIONAL_WORDS;
+    struct value value = value_of(universe, factor);
+    *numerator = value.numerator;
+    *denominator = value.denominator;
+    return value.opaque_count == 0 && join_twos(&value, numerator, denominator);
 }
 
 bool tocsin_factor_is_negative(const tocsin_universe *universe, tocsin_factor_id factor)
@@ -282,29 +327,19 @@ bool tocsin_factor_is_negative(const tocsin_universe *universe, tocsin_factor_id
     return (int64_t)entry_of(universe, factor)->words[0] < 0;
 }
 
-/* A single constant takes the powers of two back, so that the user reads what was written. */
-static void rejoin_powers_of_two(struct value *value, double *constant)
-{
-    int exponent = 0;
-    while (value->numerator % 2 == 0) {
-        value->numerator /= 2;
-        ++exponent;
-    }
-    while (value->denominator % 2 == 0) {
-        value->denominator /= 2;
-        --exponent;
-    }
-    *constant = ldexp(*constant, exponent);
-}
-
 void tocsin_factor_text(const tocsin_universe *universe, tocsin_factor_id factor,
                         tocsin_string *text)
 {
     struct value value = value_of(universe, factor);
-    bool single = value.opaque_count == 1 && value.opaque[0].exponent == 1;
+    bool single = value.opaque_count == 1 && value.opaque[0].exponent == 1 && value.two > -1000 &&
+                  value.two < 1000;
     double constant = value.opaque_count ? double_of(value.opaque[0].bits) : 1;
-    if (single)
-        rejoin_powers_of_two(&value, &constant);
+    if (single) { /* takes the powers of two back, so that the user reads what was written */
+        constant = ldexp(constant, (int)value.two);
+        value.two = 0;
+    }
+    if (join_twos(&value, &value.numerator, &value.denominator))
+        value.two = 0;
     bool written = value.opaque_count == 0 || value.denominator != 1 ||
                    (value.numerator != 1 && value.numerator != -1);
     if (written)
@@ -313,6 +348,8 @@ void tocsin_factor_text(const tocsin_universe *universe, tocsin_factor_id factor
         tocsin_string_append_char(text, '-');
     if (value.denominator != 1)
         tocsin_string_printf(text, "/%" PRId64, value.denominator);
+    if (value.two != 0)
+        tocsin_string_printf(text, " * 2^%" PRId64, value.two);
     for (uint32_t i = 0; i < value.opaque_count; ++i) {
         char digits[TOCSIN_REAL_TEXT_BYTES];
         tocsin_real_text(single ? constant : double_of(value.opaque[i].bits), digits);

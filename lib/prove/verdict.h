@@ -5,7 +5,7 @@
 #include "prove/localise.h"
 
 /* Executions beyond which a failed symbolic proof is not repeated rank by rank. */
-#define TOCSIN_ENUMERATION_LIMIT UINT64_C(20000000)
+#define TOCSIN_ENUMERATION_LIMIT UINT64_C(1000000)
 
 typedef enum tocsin_report_list {
     TOCSIN_REPORT_UNKNOWN,

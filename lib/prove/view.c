@@ -183,18 +183,17 @@ static bool regroup(tocsin_universe *universe, const tocsin_relation *relation, 
     return true;
 }
 
-/* Digits of dims of size 1 go to the gap's new dims in order, else to the next dim, else the last.
- */
+/* Digits of dims of size 1 go to the gap's new dims in order, what is left to the next dim (the one
+ * key head of a rank, repeated for its query heads, joins these and not the batch), or the last. */
 static void fill_gap(const viewing *view, const view_block *gap, const tocsin_term *term,
                      const tocsin_digit *end, sequence *to)
 {
     const uint8_t fresh = (uint8_t)(gap->new_end - gap->new_first);
+    const uint8_t next = gap->new_end < view->ndim ? gap->new_end : (uint8_t)(view->ndim - 1);
 
     for (uint8_t d = gap->old_end; d-- > gap->old_first;) {
         const uint8_t place = (uint8_t)(d - gap->old_first);
-        uint8_t dim = (uint8_t)(gap->new_first + (place < fresh ? place : fresh - 1));
-        if (fresh == 0)
-            dim = gap->new_end < view->ndim ? gap->new_end : (uint8_t)(view->ndim - 1);
+        const uint8_t dim = place < fresh ? (uint8_t)(gap->new_first + place) : next;
         for (uint8_t k = term->digit_count[d]; k-- > 0;)
             push(to, --end, dim);
     }
