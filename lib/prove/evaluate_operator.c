@@ -262,6 +262,9 @@ static tocsin_status look_up(tocsin_kernel *kernel, const tocsin_plan_op *op,
     const tocsin_array *table = is_gradient ? out : &inputs[0]; /* [rows, width] */
     const tocsin_array *lines = is_gradient ? &inputs[0] : out; /* [..., width] */
     const tocsin_array *indices = &inputs[1];
+    /* The rows of the whole table that this one has; stop -1: all. */
+    const int64_t start = tocsin_kernel_integer(kernel, op, "start", 0);
+    const int64_t stop = tocsin_kernel_integer(kernel, op, "stop", -1);
     if (op->input_count != 2 || table->ndim < 1 || table->shape[0] < 1)
         return tocsin_array_undefine(kernel, out, "a look-up without a table");
     int64_t width = table->count / table->shape[0];
@@ -275,7 +278,11 @@ static tocsin_status look_up(tocsin_kernel *kernel, const tocsin_plan_op *op,
     out->chosen |= indices->chosen;
     for (int64_t i = 0; i < indices->count; ++i) {
         int64_t row;
-        if (!tocsin_element_is_integer(indices->data[i], &row) || row < 0 || row >= table->shape[0])
+        bool is_index = tocsin_element_is_integer(indices->data[i], &row);
+        if (is_index && stop >= 0 && (row < start || row >= stop))
+            continue; /* the row is another rank's: nothing of the sum */
+        row -= start;
+        if (!is_index || row < 0 || row >= table->shape[0])
             return tocsin_array_undefine(kernel, out, "%s of an index out of range",
                                          tocsin_operators[op->code].name);
         for (int64_t w = 0; w < width; ++w) {
