@@ -57,7 +57,8 @@ typedef struct tocsin_nn_record {
     uint32_t next; /* another record of the same cell, index + 1 */
 } tocsin_nn_record;
 
-/* What one device does, while it is translated. */
+/* What one device does, while it is translated. Gradients of one weight may have several numbers:
+ * the first one stands for all. */
 typedef struct tocsin_nn_role {
     uint32_t device;
     tocsin_map versions; /* tensor -> versions given out */
@@ -66,9 +67,10 @@ typedef struct tocsin_nn_role {
     tocsin_map inputs;   /* weight -> value + 1 */
     tocsin_map sums;     /* gradient of a weight -> value + 1 */
     tocsin_map reduced;  /* gradient of a weight, after its reducer -> value + 1 */
-    tocsin_map wanted;   /* weights whose gradient is an output -> 1 */
-    tocsin_map used;     /* cell -> how often it ran */
-    tocsin_map first;    /* cell -> record + 1 */
+    tocsin_map wanted;   /* weight whose gradient is an output -> tocsin_nn_tensor, its first use */
+    tocsin_map gradients; /* gradient of such a weight -> that of its first use */
+    tocsin_map used;      /* cell -> how often it ran */
+    tocsin_map first;     /* cell -> record + 1 */
     TOCSIN_VEC(tocsin_nn_record) records;
     TOCSIN_VEC(tocsin_nn_touch) touches;
     TOCSIN_VEC(const tocsin_nn_tensor *) weights; /* wanted, in order of use */
@@ -160,6 +162,8 @@ tocsin_status tocsin_nn_end_result(tocsin_nn *nn, const tocsin_nn_result *result
  * it; for the gradient of a weight, after its reducer if there is one. */
 tocsin_status tocsin_nn_find(tocsin_nn *nn, const tocsin_nn_tensor *tensor, int32_t microbatch,
                              uint32_t *value);
+/* A forward operator uses this weight: its gradient is an output. */
+tocsin_status tocsin_nn_want(tocsin_nn *nn, const tocsin_nn_tensor *weight);
 /* The values of a data load, as inputs. */
 tocsin_status tocsin_nn_load(tocsin_nn *nn, const tocsin_nn_tensor *tensor);
 

@@ -480,8 +480,12 @@ tocsin_status tocsin_nn_adapter(tocsin_nn *nn, const tocsin_pickle_value *cell)
 /* ---- weight reducers
  * ----------------------------------------------------------------------------------------- */
 
+/* Each device has its own number for its gradient of the weight: that of its own use of it. */
 static tocsin_status reduce_weight(context *c, const tocsin_nn_tensor *weight, uint32_t group)
 {
+    const uint64_t *own = tocsin_map_find(&c->nn->role.wanted, weight->id);
+    if (own)
+        weight = (const tocsin_nn_tensor *)(uintptr_t)*own;
     tocsin_nn_draft draft;
     const tocsin_nn_tensor *gradient;
     uint32_t local, reduced;

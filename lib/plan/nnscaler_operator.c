@@ -293,8 +293,8 @@ static bool same_shape(const tocsin_nn_tensor *a, const tocsin_nn_tensor *b)
 }
 
 /* A gradient for an operand that was broadcast: summed over the dims that it lacks. */
-static tocsin_status emit_unbroadcast(context *c, const tocsin_nn_tensor *from,
-                                      const tocsin_nn_tensor *to)
+static tocsin_status emit_unbroadcast(context *c, tocsin_nn_draft *draft,
+                                      const tocsin_nn_tensor *from, const tocsin_nn_tensor *to)
 {
     int64_t dims[TOCSIN_PLAN_NDIM_MAX], left[TOCSIN_PLAN_NDIM_MAX];
     uint32_t count = 0, left_count = 0, value;
@@ -306,20 +306,32 @@ static tocsin_status emit_unbroadcast(context *c, const tocsin_nn_tensor *from,
         else
             left[left_count++] = from->size[d];
     }
-    tocsin_nn_draft draft, view;
-    start(c, &draft, TOCSIN_OPERATOR_SUM);
-    tocsin_nn_set_integers(c->nn, &draft, "dims", dims, count);
-    tocsin_nn_set_integer(c->nn, &draft, "keepdim", 0);
+    tocsin_nn_draft view;
+    tocsin_nn_set_integers(c->nn, draft, "dims", dims, count);
+    tocsin_nn_set_integer(c->nn, draft, "keepdim", 0);
     if (left_count == to->ndim)
-        return emit_unary(c, &draft, from, to);
-    TOCSIN_TRY(read_into(c, &draft, from));
+        return emit_unary(c, draft, from, to);
+    TOCSIN_TRY(read_into(c, draft, from));
     TOCSIN_TRY(tocsin_nn_auxiliary(c->nn, to, left, left_count, &value));
-    tocsin_nn_output(&draft, value);
-    TOCSIN_TRY(tocsin_nn_emit(c->nn, &draft));
+    tocsin_nn_output(draft, value);
+    TOCSIN_TRY(tocsin_nn_emit(c->nn, draft));
     tocsin_nn_draft_init(&view, TOCSIN_OPERATOR_VIEW, &c->op.like);
     tocsin_nn_set_integers(c->nn, &view, "shape", to->size, to->ndim);
     tocsin_nn_input(&view, value);
     return emit_to(c, &view, to);
+}
+
+/* "BW.linear47", or "BW.linear47#1" when there are several. */
+static tocsin_status label_derivative(context *c, tocsin_nn_draft *draft, uint32_t result)
+{
+    char label[272];
+    const char *own = tocsin_plan_text(c->nn->plan, c->op.like.op.label);
+    if (c->result_count == 1)
+        return TOCSIN_OK;
+    int bytes = snprintf(label, sizeof label, "%s#%u", own, result);
+    assert(bytes > 0 && (size_t)bytes < sizeof label);
+    draft->op.label = tocsin_plan_string(c->nn->plan, label, (size_t)bytes);
+    return draft->op.label ? TOCSIN_OK : tocsin_plan_string_error(c->nn->plan, c->nn->error);
 }
 
 static tocsin_status add_backward(context *c, bool *done)
@@ -329,11 +341,13 @@ static tocsin_status add_backward(context *c, bool *done)
     *done = true;
     for (uint32_t i = 0; i < c->result_count; ++i) {
         tocsin_nn_draft draft;
-        start(c, &draft, TOCSIN_OPERATOR_IDENTITY);
-        if (same_shape(c->gradients[0], c->results[i]))
+        bool same = same_shape(c->gradients[0], c->results[i]);
+        start(c, &draft, same ? TOCSIN_OPERATOR_IDENTITY : TOCSIN_OPERATOR_SUM);
+        TOCSIN_TRY(label_derivative(c, &draft, i));
+        if (same)
             TOCSIN_TRY(emit_unary(c, &draft, c->gradients[0], c->results[i]));
         else
-            TOCSIN_TRY(emit_unbroadcast(c, c->gradients[0], c->results[i]));
+            TOCSIN_TRY(emit_unbroadcast(c, &draft, c->gradients[0], c->results[i]));
     }
     return TOCSIN_OK;
 }
@@ -562,19 +576,6 @@ static uint32_t find_output(context *c, uint32_t gradient)
     return gradient < c->op.output_count ? gradient : c->op.output_count - 1;
 }
 
-/* "BW.linear47", or "BW.linear47#1" when there are several. */
-static tocsin_status label_derivative(context *c, tocsin_nn_draft *draft, uint32_t result)
-{
-    char label[272];
-    const char *own = tocsin_plan_text(c->nn->plan, c->op.like.op.label);
-    if (c->result_count == 1)
-        return TOCSIN_OK;
-    int bytes = snprintf(label, sizeof label, "%s#%u", own, result);
-    assert(bytes > 0 && (size_t)bytes < sizeof label);
-    draft->op.label = tocsin_plan_string(c->nn->plan, label, (size_t)bytes);
-    return draft->op.label ? TOCSIN_OK : tocsin_plan_string_error(c->nn->plan, c->nn->error);
-}
-
 static tocsin_status call_derivative(context *c, const tocsin_nn_annotation *annotation,
                                      tocsin_nn_derivative *derivative, uint32_t result)
 {
@@ -624,12 +625,8 @@ static tocsin_status want_gradients(context *c)
 {
     for (uint32_t i = 0; i < c->op.input_count; ++i) {
         const tocsin_nn_tensor *tensor = c->op.inputs[i];
-        if (!tensor->is_weight || tensor->is_gradient || !tensor->gradient)
-            continue;
-        uint64_t *known = tocsin_map_at(&c->nn->role.wanted, tensor->id);
-        if (!known || (!*known && !TOCSIN_VEC_PUSH(&c->nn->role.weights, tensor)))
-            return tocsin_error_memory(c->nn->error);
-        *known = 1;
+        if (tensor->is_weight && !tensor->is_gradient && tensor->gradient)
+            TOCSIN_TRY(tocsin_nn_want(c->nn, tensor));
     }
     return TOCSIN_OK;
 }

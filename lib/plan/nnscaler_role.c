@@ -12,9 +12,9 @@
 
 void tocsin_nn_role_clear(tocsin_nn_role *role)
 {
-    tocsin_map *maps[] = {&role->versions, &role->values, &role->current,
-                          &role->inputs,   &role->sums,   &role->reduced,
-                          &role->wanted,   &role->used,   &role->first};
+    tocsin_map *maps[] = {&role->versions, &role->values,  &role->current, &role->inputs,
+                          &role->sums,     &role->reduced, &role->wanted,  &role->gradients,
+                          &role->used,     &role->first};
     for (size_t i = 0; i < TOCSIN_COUNT_OF(maps); ++i)
         tocsin_map_clear(maps[i]);
     role->records.count = 0;
@@ -26,9 +26,9 @@ void tocsin_nn_role_clear(tocsin_nn_role *role)
 
 void tocsin_nn_role_free(tocsin_nn_role *role)
 {
-    tocsin_map *maps[] = {&role->versions, &role->values, &role->current,
-                          &role->inputs,   &role->sums,   &role->reduced,
-                          &role->wanted,   &role->used,   &role->first};
+    tocsin_map *maps[] = {&role->versions, &role->values,  &role->current, &role->inputs,
+                          &role->sums,     &role->reduced, &role->wanted,  &role->gradients,
+                          &role->used,     &role->first};
     for (size_t i = 0; i < TOCSIN_COUNT_OF(maps); ++i)
         tocsin_map_free(maps[i]);
     TOCSIN_VEC_FREE(&role->records);
@@ -80,15 +80,23 @@ static tocsin_status version_value(tocsin_nn *nn, const tocsin_nn_tensor *tensor
     return TOCSIN_OK;
 }
 
-/* The value to which the gradients of a weight are added: "t643". */
+/* The number that stands for the gradients of one weight. */
+static uint64_t gradient_id(const tocsin_nn *nn, const tocsin_nn_tensor *gradient)
+{
+    const uint64_t *first = tocsin_map_find(&nn->role.gradients, gradient->id);
+    return first ? *first : gradient->id;
+}
+
+/* The value to which the gradients of a weight are added: "t643.sum". */
 static tocsin_status sum_value(tocsin_nn *nn, const tocsin_nn_tensor *tensor, uint32_t *value)
 {
-    uint64_t *known = tocsin_map_at(&nn->role.sums, tensor->id);
+    uint64_t id = gradient_id(nn, tensor);
+    uint64_t *known = tocsin_map_at(&nn->role.sums, id);
     if (!known)
         return tocsin_error_memory(nn->error);
     if (!*known) {
         char name[32];
-        snprintf(name, sizeof name, "t%llu.sum", (unsigned long long)tensor->id);
+        snprintf(name, sizeof name, "t%llu.sum", (unsigned long long)id);
         TOCSIN_TRY(add_value(nn, name, tensor->size, tensor->ndim, tensor->dtype, true, value));
         *known = (uint64_t)*value + 1;
     }
@@ -194,6 +202,22 @@ static tocsin_status input_value(tocsin_nn *nn, const tocsin_nn_tensor *tensor, 
     return TOCSIN_OK;
 }
 
+tocsin_status tocsin_nn_want(tocsin_nn *nn, const tocsin_nn_tensor *weight)
+{
+    const tocsin_nn_tensor *own, *first_own;
+    uint64_t *first = tocsin_map_at(&nn->role.wanted, weight->id);
+    if (!first || (!*first && !TOCSIN_VEC_PUSH(&nn->role.weights, weight)))
+        return tocsin_error_memory(nn->error);
+    if (!*first)
+        *first = (uint64_t)(uintptr_t)weight;
+    const tocsin_nn_tensor *first_weight = (const tocsin_nn_tensor *)(uintptr_t)*first;
+    TOCSIN_TRY(tocsin_nn_read_tensor(nn, weight->gradient, &own));
+    TOCSIN_TRY(tocsin_nn_read_tensor(nn, first_weight->gradient, &first_own));
+    if (!tocsin_map_put(&nn->role.gradients, own->id, first_own->id))
+        return tocsin_error_memory(nn->error);
+    return TOCSIN_OK;
+}
+
 /* Replica and micro-batch each have their own part of the batch, in that order, along dim 0. */
 tocsin_status tocsin_nn_load(tocsin_nn *nn, const tocsin_nn_tensor *tensor)
 {
@@ -254,8 +278,8 @@ tocsin_status tocsin_nn_find(tocsin_nn *nn, const tocsin_nn_tensor *tensor, int3
                              uint32_t *value)
 {
     nn->role.microbatch = microbatch;
-    const uint64_t *reduced = tocsin_map_find(&nn->role.reduced, tensor->id);
-    const uint64_t *sum = tocsin_map_find(&nn->role.sums, tensor->id);
+    const uint64_t *reduced = tocsin_map_find(&nn->role.reduced, gradient_id(nn, tensor));
+    const uint64_t *sum = tocsin_map_find(&nn->role.sums, gradient_id(nn, tensor));
     uint32_t version = current_version(nn, tensor);
     *value = TOCSIN_PLAN_NONE;
     if (is_sum(tensor) && reduced)
