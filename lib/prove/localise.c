@@ -131,6 +131,8 @@ static bool is_astray(const tocsin_tracer *tracer, uint32_t unit, uint32_t slot,
         return false;
     const tocsin_plan_op *op = &run->plan->ops.items[index];
     const tocsin_plan_op *other = &tracer->logical->plan->ops.items[pair];
+    if (op->code >= TOCSIN_OPERATOR_IDENTITY && op->code <= TOCSIN_OPERATOR_COPIES)
+        return false; /* they change nothing, and systems number them as they please */
     if (op->output_count != other->output_count)
         return true;
     for (uint32_t j = 0; j < op->output_count; j++) {
