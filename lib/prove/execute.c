@@ -7,6 +7,8 @@
  */
 #include "prove/execute.h"
 
+#include "prove/rebase.h"
+
 #include <assert.h>
 
 struct tocsin_unit_group {
@@ -286,6 +288,18 @@ static bool gather(const step *now, tocsin_relation_id *relations, bool *sound)
     return ready;
 }
 
+/* A collective's result, as if the collective were right when it is re-based. */
+static tocsin_relation_id rebased(const step *now, tocsin_relation_id relation)
+{
+    const tocsin_rebase *rebase = tocsin_rebase_of(now->run->rebases, now->op_index);
+    tocsin_universe *universe = now->run->prover->universe;
+    if (rebase == NULL || relation == 0 || relation == TOCSIN_POISON)
+        return relation;
+    if (rebase->ordered)
+        relation = tocsin_relation_as_ordered(universe, relation);
+    return rebase->reduced ? tocsin_relation_as_reduced(universe, relation) : relation;
+}
+
 /* Write a result, unless it does not have the shape that the plan declares: then poison. */
 static bool store(const step *now, uint32_t output, tocsin_relation_id relation)
 {
@@ -335,79 +349,17 @@ static bool accumulate(const step *now, tocsin_relation_id relation)
     return report_refusal(now->run, now->unit, now->op_index);
 }
 
-static tocsin_relation_id stripped(const tocsin_run *run, tocsin_relation_id relation)
-{
-    tocsin_universe *universe = run->prover->universe;
-    const tocsin_relation *view = tocsin_relation_get(universe, relation);
-    if (view->segmented || view->count == 0)
-        return relation;
-    tocsin_term terms[64];
-    if (view->count > TOCSIN_COUNT_OF(terms))
-        return relation;
-    uint32_t count = 0;
-    for (uint32_t k = 0; k < view->count; k++) { /* boxes of one value stand for it but once */
-        tocsin_term term = view->terms[k];
-        bool repeated = false;
-        if (term.box_count > 0)
-            term.factor = 0;
-        term.box_count = 0;
-        for (uint32_t j = 0; j < count && view->terms[k].box_count > 0; j++)
-            repeated |= terms[j].atom == term.atom;
-        if (!repeated)
-            terms[count++] = term;
-    }
-    const tocsin_relation_id made =
-        tocsin_relation_of_terms(universe, terms, count, view->shape, view->ndim);
-    return made == 0 ? relation : made;
-}
-
-/* The result with the expected atom in place of its own. */
-static tocsin_relation_id with_atom(const tocsin_run *run, tocsin_relation_id relation,
-                                    tocsin_atom_id atom)
-{
-    tocsin_universe *universe = run->prover->universe;
-    const tocsin_relation *view = tocsin_relation_get(universe, relation);
-    if (view->segmented || view->count != 1)
-        return relation;
-    const tocsin_atom *own = tocsin_atom_get(universe, view->terms[0].atom);
-    const tocsin_atom *other = tocsin_atom_get(universe, atom);
-    if (own->ndim != other->ndim ||
-        memcmp(own->shape, other->shape, own->ndim * sizeof own->shape[0]) != 0)
-        return relation;
-    tocsin_term term = view->terms[0];
-    tocsin_box_entry box[64];
-    if (term.box_count > TOCSIN_COUNT_OF(box))
-        return relation;
-    for (uint32_t b = 0; b < term.box_count; b++) {
-        box[b] = term.box[b];
-        if (box[b].atom == term.atom)
-            box[b].atom = atom;
-    }
-    term.box = box;
-    term.atom = atom;
-    const tocsin_relation_id made =
-        tocsin_relation_of_term(universe, &term, view->shape, view->ndim);
-    return made == 0 ? relation : made;
-}
-
-static const tocsin_rebase *rebase_of(const tocsin_run *run, uint32_t op)
-{
-    if (run->rebases == NULL)
-        return NULL;
-    const uint64_t *found = tocsin_map_find(run->rebases, op);
-    return found == NULL ? NULL : &run->rebase_items[*found - 1];
-}
-
 static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_relation_id *outputs,
                           const int64_t **shapes, uint8_t *ndims)
 {
     tocsin_run *run = now->run;
-    const tocsin_rebase *rebase = rebase_of(run, now->op_index);
+    const tocsin_rebase *rebase = tocsin_rebase_of(run->rebases, now->op_index);
+    tocsin_universe *universe = run->prover->universe;
     bool foreign_input = false;
 
     for (uint32_t i = 0; i < now->op->input_count; i++) {
-        if (rebase != NULL && rebase->strip)
-            inputs[i] = stripped(run, inputs[i]);
+        if (rebase != NULL && rebase->reduced)
+            inputs[i] = tocsin_relation_as_reduced(universe, inputs[i]);
         foreign_input |= is_foreign(run, inputs[i]);
     }
     for (uint32_t j = 0; j < now->op->output_count; j++) {
@@ -430,8 +382,8 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
     }
     bool foreign = false;
     for (uint32_t j = 0; j < now->op->output_count; j++) {
-        if (rebase != NULL && j < rebase->atom_count && rebase->atoms[j] != 0)
-            outputs[j] = with_atom(run, outputs[j], rebase->atoms[j]);
+        if (rebase != NULL && rebase->atom != 0 && j == 0)
+            outputs[j] = tocsin_relation_with_atom(universe, outputs[j], rebase->atom);
         foreign |= is_foreign(run, outputs[j]);
         if (!store(now, j, outputs[j]))
             return false;
@@ -617,7 +569,7 @@ static progress run_collective(const step *now)
     if (!meeting->complete)
         return PROGRESS_BLOCKED;
     unit->groups[group].calls++;
-    return now->op->output_count == 0 || store(now, 0, meeting->outputs[position])
+    return now->op->output_count == 0 || store(now, 0, rebased(now, meeting->outputs[position]))
                ? PROGRESS_DONE
                : PROGRESS_FAILED;
 }

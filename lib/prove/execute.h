@@ -38,12 +38,19 @@ typedef struct tocsin_unit {
     struct tocsin_unit_group *groups; /* per group of the plan: calls so far, own position */
 } tocsin_unit;
 
-/* What replaces an operator's results when it runs: the localiser's re-basing. */
+/* Re-basing: an operator that was found wrong is taken as if it were right, so that what comes after
+ * it can be judged. */
 typedef struct tocsin_rebase {
-    bool strip;                /* take partial operands as if they were reduced */
-    tocsin_atom_id *atoms;     /* by output: put this atom in place of the result's, or 0 */
-    uint32_t atom_count;
+    bool reduced; /* partial operands, or a collective's partial result, as if they were whole */
+    bool ordered; /* pieces of a collective's result as if they were in order */
+    tocsin_atom_id atom; /* in place of the result's own, or 0 */
 } tocsin_rebase;
+
+/* By op of the parallel plan. Zero is empty. */
+typedef struct tocsin_rebases {
+    tocsin_map by_op; /* op -> index + 1 */
+    TOCSIN_VEC(tocsin_rebase) items;
+} tocsin_rebases;
 
 typedef struct tocsin_run {
     tocsin_prover *prover;
@@ -61,14 +68,13 @@ typedef struct tocsin_run {
     tocsin_map mailboxes;   /* (source, destination, tag) -> index + 1 */
     TOCSIN_VEC(struct tocsin_mailbox) boxes;
     TOCSIN_VEC(tocsin_incident) incidents;
-    const tocsin_map *rebases; /* op -> index + 1 into rebase_items; may be NULL */
-    const tocsin_rebase *rebase_items;
+    const tocsin_rebases *rebases; /* or NULL */
     uint64_t executions;
     uint32_t blocked; /* units that never finished */
     tocsin_arena arena;
 } tocsin_run;
 
-/* Prepare; `rebases` may be NULL. Free with _free, also after a failure. */
+/* Prepare. Free with _free, also after a failure. */
 tocsin_status tocsin_run_init(tocsin_run *run, tocsin_prover *prover, tocsin_side side,
                               bool enumerate_replicas, bool enumerate_microbatches,
                               tocsin_error *error);

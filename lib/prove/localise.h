@@ -9,6 +9,7 @@ typedef struct tocsin_root {
     int cause;          /* tocsin_cause_class */
     uint32_t unit;      /* of the parallel run */
     uint32_t op;        /* into the parallel plan's ops; TOCSIN_PLAN_NONE: an input or an output */
+    uint32_t pair;      /* the logical op of the same label, or TOCSIN_PLAN_NONE */
     uint32_t output;    /* into its outputs, when it is one that is wrong; else TOCSIN_PLAN_NONE */
     const char *relation, *expected, *fix; /* texts, "" when there is no more to say */
 } tocsin_root;

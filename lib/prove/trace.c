@@ -294,6 +294,7 @@ static bool add_root(tocsin_tracer *tracer, tocsin_root root)
 {
     if (root.relation == NULL || root.expected == NULL || root.fix == NULL)
         return false;
+    root.pair = root.op == TOCSIN_PLAN_NONE ? TOCSIN_PLAN_NONE : tracer->paired[root.op];
     return TOCSIN_VEC_PUSH(&tracer->roots->items, root);
 }
 

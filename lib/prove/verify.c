@@ -9,7 +9,10 @@
 #include <time.h>
 
 #include "prove/localise.h"
+#include "prove/rebase.h"
 #include "prove/verdict.h"
+
+enum { REBASE_ROUNDS_MAX = 8 };
 
 const char *tocsin_verdict_text(tocsin_verdict verdict)
 {
@@ -281,23 +284,59 @@ static bool rests_on_missing_rule(const tocsin_root *root)
     return is_missing_rule(root->relation);
 }
 
-static tocsin_status find_causes(const attempt *one, const tocsin_sanity *sanity,
-                                 tocsin_report *report, tocsin_error *error)
+/* The causes of one run, and what would mend them. */
+static tocsin_status report_causes(const tocsin_run *run, const tocsin_run *logical,
+                                   const tocsin_comparison *comparison, const uint32_t *match,
+                                   tocsin_report *report, tocsin_rebases *rebases, bool *rebased,
+                                   tocsin_error *error)
 {
     tocsin_roots roots;
-    tocsin_status status = tocsin_report_sanity(report, one->parallel.plan, sanity, error);
-    if (status != TOCSIN_OK)
-        return status;
-    status = tocsin_localise(&one->parallel, &one->logical, &one->comparison, sanity->match, &roots,
-                             error);
-    for (size_t k = 0; status == TOCSIN_OK && k < roots.items.count; k++)
-        if (!rests_on_missing_rule(&roots.items.items[k]))
-            status = tocsin_report_root(report, &one->parallel, &roots.items.items[k], error);
+    tocsin_status status = tocsin_localise(run, logical, comparison, match, &roots, error);
+    for (size_t k = 0; status == TOCSIN_OK && k < roots.items.count; k++) {
+        const tocsin_root *root = &roots.items.items[k];
+        if (rests_on_missing_rule(root))
+            continue;
+        status = tocsin_report_root(report, run, root, error);
+        if (status == TOCSIN_OK)
+            status = tocsin_rebases_add(rebases, logical, root, rebased, error);
+    }
     tocsin_roots_free(&roots);
     return status;
 }
 
-static tocsin_status judge(const attempt *one, const tocsin_sanity *sanity,
+/* All independent causes: what was found is taken as if it were right, and the plan is run again. */
+static tocsin_status find_causes(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
+                                 tocsin_error *error)
+{
+    tocsin_rebases rebases = {0};
+    bool rebased = false;
+    TOCSIN_TRY(tocsin_report_sanity(report, one->parallel.plan, sanity, error));
+    tocsin_status status =
+        report_causes(&one->parallel, &one->logical, &one->comparison, sanity->match, report,
+                      &rebases, &rebased, error);
+    for (int round = 1; status == TOCSIN_OK && rebased && round < REBASE_ROUNDS_MAX; round++) {
+        tocsin_run run;
+        tocsin_comparison comparison = {0};
+        rebased = false;
+        status = tocsin_run_init(&run, &one->prover, TOCSIN_PARALLEL,
+                                 one->parallel.enumerate_replicas,
+                                 one->parallel.enumerate_microbatches, error);
+        run.rebases = &rebases;
+        if (status == TOCSIN_OK)
+            status = tocsin_run_all(&run, error);
+        if (status == TOCSIN_OK)
+            status = tocsin_compare(&run, &one->logical, &comparison, error);
+        if (status == TOCSIN_OK)
+            status = report_causes(&run, &one->logical, &comparison, sanity->match, report,
+                                   &rebases, &rebased, error);
+        tocsin_comparison_free(&comparison);
+        tocsin_run_free(&run);
+    }
+    tocsin_rebases_free(&rebases);
+    return status;
+}
+
+static tocsin_status judge(attempt *one, const tocsin_sanity *sanity,
                            const tocsin_verify_options *options, tocsin_report *report,
                            tocsin_error *error)
 {
