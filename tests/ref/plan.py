@@ -454,7 +454,7 @@ def write_operator(op, role):
                        for name in op["inputs"])
     text = f"{outputs}{' ' if outputs else ''}= {bare(op['name'])}({inputs})"
     if op["attributes"]:
-        keys = sorted(op["attributes"], key=lambda key: key.encode())
+        keys = sorted(op["attributes"], key=lambda key: key.encode("utf-8", "surrogateescape"))
         text += " {" + ", ".join(f"{bare(key)}={write_attribute(op['attributes'][key])}"
                                  for key in keys) + "}"
     if op["group"] is not None:
