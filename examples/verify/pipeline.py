@@ -63,6 +63,6 @@ def build(mesh):
         losses = []
         inputs = (batch["tokens"],) if first else ()
         schedule.step(*inputs, target=batch["targets"] if last else None, losses=losses)
-        return torch.stack(losses).mean() if last else None
+        return sum(losses) / MICROBATCHES if last else None
 
     return {"model": stage, "batch": batch, "step_fn": step}

@@ -36,6 +36,10 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TRACE = _HERE + "trace.py"  # whoever it calls is the script
 _MESH = os.path.join(_TORCH, "distributed", "device_mesh.py")
+# Parallel code has more of these than the logical model, so they are not counted.
+_UNLABELLED = {"view", "permute", "expand", "slice", "select", "cat", "stack", "pad", "full",
+               "arange", "cast", "wait", "scale", "add_scalar", "masked_fill", "lt", "ge", "or",
+               "send", "recv", "barrier"}
 _CONSTANT_MAX = 1 << 22  # elements of a constant whose contents are looked at
 
 
@@ -45,6 +49,7 @@ class Value:
     shape: tuple[int, ...]
     dtype: torch.dtype
     constant: float | None = None  # every element is this number
+    viewed: "Value | None" = None  # what this is a view of, itself no view
 
 
 @dataclass(slots=True)
@@ -185,7 +190,8 @@ class Tape(TorchDispatchMode):
         self._count = 0
         self._storages: dict[int, _Storage] = {}
         self._alive: list[torch.Tensor] = []
-        self._ordinals: dict[tuple[str, str, str], int] = {}
+        self._ordinals: dict[str, dict[tuple[str, str], int]] = {}  # by phase
+        self._graph_task = -1
         self._forward: dict[int, tuple[str, str]] = {}  # autograd sequence number: fqn, source
         self._site = ("fw", "", "")
 
@@ -198,16 +204,30 @@ class Tape(TorchDispatchMode):
     def emit(self, name, inputs, shapes, dtype, attributes=None, *, group=None, signature=None):
         """Append an operator; its outputs, one for each of `shapes`."""
         phase, fqn, source = self._site
-        short = name.split(".")[0].removeprefix("aten::")
-        key = (fqn, short, phase)
-        ordinal = self._ordinals[key] = self._ordinals.get(key, -1) + 1
         dtypes = dtype if isinstance(dtype, list) else [dtype] * len(shapes)
         outputs = [self.new_value(s, d) for s, d in zip(shapes, dtypes, strict=True)]
-        label = f"{fqn or 'step'}:{short}.{ordinal}:{phase}"
+        label = "" if name in _UNLABELLED or group is not None else self._label(name)
         attributes = attributes or {}
         self.ops.append(Op(name, list(inputs), outputs, attributes, group, signature, phase, fqn,
                            source, label))
         return outputs
+
+    def _label(self, name: str) -> str:
+        """Module, operator and how often it was there before in this pass: the same for the logical
+        operator and its parallel counterpart."""
+        phase, fqn, _ = self._site
+        short = name.removeprefix("aten.")
+        task = torch._C._current_graph_task_id()
+        if phase == "bw" and task != self._graph_task:
+            self._graph_task = task
+            self.restart_labels("bw")
+        ordinals = self._ordinals.setdefault(phase, {})
+        ordinal = ordinals[fqn, short] = ordinals.get((fqn, short), -1) + 1
+        return f"{fqn or 'step'}:{short}.{ordinal}:{phase}"
+
+    def restart_labels(self, phase: str) -> None:
+        """A new pass begins, such as that of another micro-batch."""
+        self._ordinals.pop(phase, None)
 
     def read(self, tensor: torch.Tensor) -> Value:
         return self._contents(self._place_of(tensor)).get()
@@ -446,10 +466,11 @@ class Tape(TorchDispatchMode):
 
     def view(self, value: Value, shape) -> Value:
         shape = tuple(shape)
+        value = value.viewed or value  # a view of a view is a view of the first
         if shape == value.shape:
             return value
         result, = self.emit("view", [value], [shape], value.dtype, {"shape": list(shape)})
-        result.constant = value.constant
+        result.constant, result.viewed = value.constant, value
         return result
 
     def permute(self, value: Value, dims) -> Value:

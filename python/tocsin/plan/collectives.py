@@ -8,6 +8,8 @@ synchronous, and a plan makes no claim about their waits.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch.utils._pytree import tree_leaves
 
@@ -34,6 +36,24 @@ def _ranks(group) -> tuple[int, ...]:
     elif isinstance(group, torch.ScriptObject):
         group = torch.distributed.ProcessGroup.unbox(group)
     return tuple(c10d.get_process_group_ranks(group))
+
+
+def _gather(tape, value, ranks, asynchronous=False):
+    """Along dimension 0. A flat bucket is gathered as rows, one for each rank: that is the same
+    memory, and in the rows the tensors that the bucket holds stay visible."""
+    shape = value.shape if len(value.shape) > 1 else (1, math.prod(value.shape))
+    made = _collective(tape, "all_gather", tape.view(value, shape),
+                       (len(ranks) * shape[0], *shape[1:]), ranks, {"dim": 0}, asynchronous)
+    return made
+
+
+def _reduce_scatter(tape, value, ranks, op, asynchronous=False):
+    """Along dimension 0; flat buckets as rows, too."""
+    size = len(ranks)
+    shape = value.shape if len(value.shape) > 1 else (size, value.shape[0] // size)
+    return _collective(tape, "reduce_scatter", tape.view(value, shape),
+                       (shape[0] // size, *shape[1:]), ranks,
+                       {"dim": 0, "op": _reduction(op)}, asynchronous)
 
 
 def _collective(tape, name, value, shape, group, attributes=None, asynchronous=False):
@@ -68,11 +88,10 @@ def functional(tape, name, args, kwargs, result) -> bool:
             made = _collective(tape, "all_reduce", value, value.shape, _ranks(args[2]),
                                {"op": _reduction(args[1])}, True)
         elif name == "all_gather_into_tensor":
-            made = _collective(tape, "all_gather", value, target.shape, _ranks(args[2]),
-                               {"dim": 0}, True)
+            made = tape.view(_gather(tape, value, _ranks(args[2]), True), target.shape)
         elif name == "reduce_scatter_tensor":
-            made = _collective(tape, "reduce_scatter", value, target.shape, _ranks(args[3]),
-                               {"dim": 0, "op": _reduction(args[1])}, True)
+            made = tape.view(_reduce_scatter(tape, value, _ranks(args[3]), args[1], True),
+                             target.shape)
         elif name == "all_to_all_single":
             if len(set(args[1])) > 1 or len(set(args[2])) > 1:
                 return False
@@ -111,28 +130,19 @@ def classic(tape, name, args, kwargs, result) -> bool:
                                            {"root": args[2]}))
     elif name in ("_allgather_base_", "allgather_into_tensor_coalesced_"):
         for target, source in zip(flat(args[0]), flat(args[1]), strict=True):
-            value = tape.read(source)
-            shape = (len(ranks) * value.shape[0], *value.shape[1:]) if value.shape else (len(ranks),)
-            if not value.shape:
-                value = tape.view(value, (1,))
-            made = _collective(tape, "all_gather", value, shape, ranks, {"dim": 0})
+            made = _gather(tape, tape.read(source), ranks)
             tape.write(target, tape.view(made, target.shape))
     elif name == "allgather_":
         targets, sources = args[0], flat(args[1])
         for outs, source in zip(targets, sources, strict=True):
-            value = tape.read(source)
-            shape = value.shape or (1,)
-            wide = (len(ranks) * shape[0], *shape[1:])
-            made = _collective(tape, "all_gather", tape.view(value, shape), wide, ranks, {"dim": 0})
+            made = _gather(tape, tape.read(source), ranks)
+            rows = made.shape[0] // len(ranks)
             for k, target in enumerate(outs):
-                part = tape.slice(made, 0, k * shape[0], (k + 1) * shape[0], 1)
+                part = tape.slice(made, 0, k * rows, (k + 1) * rows, 1)
                 tape.write(target, tape.view(part, target.shape))
     elif name in ("_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_"):
         for target, source in zip(flat(args[0]), flat(args[1]), strict=True):
-            value = tape.read(source)
-            made = _collective(tape, "reduce_scatter", value,
-                               (value.shape[0] // len(ranks), *value.shape[1:]), ranks,
-                               {"dim": 0, "op": _reduction(op)})
+            made = _reduce_scatter(tape, tape.read(source), ranks, op)
             tape.write(target, tape.view(made, target.shape))
     elif name == "alltoall_base_":
         if len(set(args[3])) > 1 or len(set(args[4])) > 1:

@@ -56,5 +56,6 @@ def operator(op, group_name=None) -> str:
         parts.append("@" + word(op.fqn))
     if op.source:
         parts.append("src=" + word(op.source))
-    parts.append("label=" + word(op.label))
+    if op.label:
+        parts.append("label=" + word(op.label))
     return " ".join(parts)

@@ -94,6 +94,8 @@ def _module_names(tape: Tape, job: _Job):
              for n, m in each.named_modules()}
 
     def enter(module, args):
+        if not tape.modules and torch._C._current_autograd_node() is None:
+            tape.restart_labels("fw")
         tape.modules.append(names.get(id(module), tape.modules[-1] if tape.modules else ""))
 
     def leave(module, args, result):
