@@ -6,7 +6,9 @@ edit is an assignment. Texts are written role by role; reading keeps everything 
 
 import re
 
-PLAIN_WORD = re.compile(r"[A-Za-z0-9_.\-/:<>\[\]()+*]+\Z")
+NAME = re.compile(r"[A-Za-z0-9_.\-/]+\Z")
+WORD = re.compile(r"[A-Za-z0-9_.\-/:<>\[\]()+*]+\Z")
+LISTS = {"dims", "shape", "sizes"}  # attributes that are lists also when they have one item
 PHASES = ("fw", "bw", "opt", "re")
 
 
@@ -106,8 +108,8 @@ class Plan:
 # ---- writing ---------------------------------------------------------------------------------
 
 
-def word_text(text):
-    if PLAIN_WORD.match(text):
+def quoted(text, plain=NAME):
+    if plain.match(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
@@ -126,7 +128,7 @@ def attributes_text(attrs):
         if isinstance(value, (list, tuple)):
             items.append(f"{key}=[{','.join(map(str, value))}]")
         elif isinstance(value, str):
-            items.append(f"{key}={word_text(value)}")
+            items.append(f"{key}={quoted(value)}")
         else:
             items.append(f"{key}={number_text(value)}")
     return "{" + ", ".join(items) + "}"
@@ -137,24 +139,26 @@ def value_text(value):
     return f"%{value.name}:{value.dtype}[{','.join(map(str, value.shape))}]{keep}"
 
 
-def op_text(op):
+def op_text(op, undefined=()):
+    """The statement; values that nothing writes have their type where they are read."""
     left = ", ".join(map(value_text, op.outputs))
     parts = [f"{left} = " if left else "= ", op.name]
-    parts.append("(" + ", ".join(f"%{value.name}" for value in op.inputs) + ")")
+    parts.append("(" + ", ".join(value_text(value) if value in undefined else f"%{value.name}"
+                                 for value in op.inputs) + ")")  # fmt: skip
     if op.attrs:
         parts.append(" " + attributes_text(op.attrs))
     if op.sig:
         parts.append(f' sig="{op.sig}"')
     if op.group:
-        parts.append(f" group={word_text(op.group)}")
+        parts.append(f" group={quoted(op.group)}")
     if op.phase:
         parts.append(" " + op.phase)
     if op.fqn:
-        parts.append(" @" + word_text(op.fqn))
+        parts.append(" @" + quoted(op.fqn, WORD))
     if op.source:
-        parts.append(" src=" + word_text(op.source))
+        parts.append(" src=" + quoted(op.source, WORD))
     if op.label:
-        parts.append(" label=" + word_text(op.label))
+        parts.append(" label=" + quoted(op.label, WORD))
     return "".join(parts)
 
 
@@ -193,9 +197,9 @@ def write_header(plan, stream):
         stream.write(f"microbatches {plan.microbatches}\n")
     for group in plan.groups.values():
         members = " ".join(f"({coordinates_text(member)})" for member in group.members)
-        stream.write(f"group {word_text(group.name)} = {members}\n")
+        stream.write(f"group {quoted(group.name)} = {members}\n")
     for text in plan.assumptions:
-        stream.write(f"assume {word_text(text)}\n")
+        stream.write(f"assume {quoted(text)}\n")
 
 
 def write_role(plan, role, stream):
@@ -203,17 +207,22 @@ def write_role(plan, role, stream):
     stream.write(f"role {coordinates_text(role.coordinates)}\n")
     for item in role.inputs:
         each = " each" if item.each else ""
-        stream.write(f"in {value_text(item.value)}{each} = {word_text(item.name)}"
+        stream.write(f"in {value_text(item.value)}{each} = {quoted(item.name)}"
                      f"{slice_text(item.starts, item.value.shape, axis)}\n")  # fmt: skip
+    written = {item.value for item in role.inputs}
+    for op in role.ops():
+        written.update(op.outputs)
+    undefined = {value for op in role.ops() for value in op.inputs if value not in written}
     for name, ops in role.segments.items():
-        stream.write(f"segment {name}\n")
-        stream.write("".join(op_text(op) + "\n" for op in ops))
-    turns = [name if batch is None else f"{name}.{batch}" for name, batch in role.schedule]
+        stream.write(f"segment {quoted(name)}\n")
+        stream.write("".join(op_text(op, undefined) + "\n" for op in ops))
+    turns = [quoted(name) if batch is None else f"{quoted(name)}.{batch}"
+             for name, batch in role.schedule]  # fmt: skip
     for first in range(0, len(turns), 64):
         stream.write("schedule " + " ".join(turns[first : first + 64]) + "\n")
     for item in role.outputs:
         fold = "" if item.fold == ("equal", "equal") else " fold=" + ",".join(item.fold)
-        stream.write(f"out {item.kind} {word_text(item.name)}"
+        stream.write(f"out {item.kind} {quoted(item.name)}"
                      f"{slice_text(item.starts, item.value.shape, axis)}"
                      f" = %{item.value.name}{fold}\n")  # fmt: skip
     stream.write("end\n")
@@ -343,9 +352,12 @@ class Reader:
     def operator(self, line):
         left, right = line.split("=", 1) if line.startswith("=") else line.split(" = ", 1)
         outputs = [self.values.setdefault(value.name, value) for value in parse_values(left)]
-        tokens = TOKEN.findall(right)
+        head, _, rest = right.partition(")")
+        for value in parse_values(head):
+            self.values.setdefault(value.name, value)
+        tokens = TOKEN.findall(STATEMENT_VALUE.sub(r"%\1", head) + ")" + rest)
         close = tokens.index(")")
-        inputs = [self.values[name[1:]] for name in tokens[2:close] if name != ","]
+        inputs = [self.values[name[1:]] for name in tokens[2:close] if name.startswith("%")]
         op = Op(tokens[0], inputs, outputs)
         position = close + 1
         while position < len(tokens):
@@ -358,7 +370,8 @@ class Reader:
         if token == "{":
             position += 1
             while tokens[position] != "}":
-                op.attrs[tokens[position]] = parse_number(tokens[position + 2])
+                key, value = tokens[position], parse_number(tokens[position + 2])
+                op.attrs[key] = [value] if key in LISTS and isinstance(value, int) else value
                 position += 3 + (tokens[position + 3] == ",")
             return position + 1
         if token in PHASES:

@@ -10,9 +10,10 @@ sys.path[:0] = [str(ROOT / "bench/plans"), str(ROOT / "tests/ref")]
 from plan_objects import Group, Op, Role, Value  # noqa: E402
 
 ONE, ALL = "one", "all"  # which tensor-parallel ranks an edit touches
-LINEAR = {"add", "sub", "neg", "scale", "view", "permute", "slice", "cat", "expand", "identity",
-          "sum", "mean", "accumulate", "send", "recv", "all_reduce", "all_gather", "cast",
-          "reduce_scatter", "linear", "matmul", "mm", "mul"}  # fmt: skip
+PASSING = {"add", "sub", "neg", "scale", "view", "permute", "slice", "cat", "expand", "identity",
+           "sum", "mean", "accumulate", "all_reduce", "all_gather", "cast", "reduce_scatter",
+           "recv"}  # fmt: skip
+CONTRACTIONS = {"linear", "matmul", "mm", "embedding_backward"}
 
 
 class Site:
@@ -101,29 +102,65 @@ def add_group(plan, like, name, members):
 
 
 def around(plan, label):
-    """Who may be named when the value of `label` is not what it should be: the operator, what made
-    its inputs, who reads it, and the first nonlinear operator in program order behind it."""
+    """Who may be named when a collective is missing or wrong: the operator itself, the contraction
+    that made the partial sum and the sums in between, who reads the value, and the first operator
+    in program order behind it that is nonlinear or a contraction, also beyond a pipeline send."""
     names = {label}
     for role in plan.roles:
         for ops in role.segments.values():
             for position, op in enumerate(ops):
                 if op.label == label:
-                    names |= near(role, ops, position)
+                    names |= makers(list(role.ops()), op) | readers(plan, label)
+                    names |= first_demand(plan, role, ops[position + 1 :], set(op.outputs))
     return names
 
 
-def near(role, ops, position):
-    op = ops[position]
-    names = {other.label for other in role.ops()
-             if set(other.outputs) & set(op.inputs) or set(other.inputs) & set(op.outputs)}
-    tainted = set(op.outputs)
-    for other in ops[position + 1 :]:
-        if not tainted & set(other.inputs):
-            continue
-        if other.name not in LINEAR or other.name == "mul" and len(tainted & set(other.inputs)) > 1:
+def makers(ops, op):
+    """The producers of the operator's inputs, back to contractions."""
+    names, wanted = set(), set(op.inputs)
+    for other in reversed(ops):
+        if wanted & set(other.outputs):
             names.add(other.label)
-            break
-        tainted |= set(other.outputs)
+            if other.name in PASSING:
+                wanted |= set(other.inputs)
+    return names
+
+
+def readers(plan, label):
+    """Who reads the value, also through operators that only a parallel plan has."""
+    names = set()
+    for role in plan.roles:
+        wanted = {value for op in role.ops() if op.label == label for value in op.outputs}
+        for op in role.ops():
+            if wanted & set(op.inputs):
+                names.add(op.label)
+                if op.group or op.name in ("send", "recv", "identity"):
+                    wanted |= set(op.outputs)
+    return names
+
+
+def first_demand(plan, role, ops, tainted):
+    """The first contraction and the first nonlinear operator that the values reach."""
+    names, contracted = set(), False
+    for op in ops:
+        count = sum(value in tainted for value in op.inputs)
+        if not count:
+            continue
+        if op.name == "send":
+            there = {**role.coordinates, "pp": role.coordinates["pp"] + (1 if op.phase == "fw"
+                                                                         else -1)}  # fmt: skip
+            peer = next(other for other in plan.roles if other.coordinates == there)
+            received = next(o for o in peer.segments[op.phase] if o.name == "recv"
+                            and o.attrs["tag"] == op.attrs["tag"])  # fmt: skip
+            names |= first_demand(plan, peer, peer.segments[op.phase], set(received.outputs))
+        elif op.name in PASSING or op.name == "mul" and count == 1:
+            tainted |= set(op.outputs)
+        elif op.name in CONTRACTIONS and not contracted:
+            names.add(op.label)
+            contracted = True
+            tainted |= set(op.outputs)
+        elif op.name not in CONTRACTIONS:
+            return names | {op.label}
     return names
 
 

@@ -7,7 +7,7 @@ checked against numbers (test_plan_mutations.py): an edit that changes no output
 
 import dataclasses
 
-from plan_edits import ALL, ONE, add_group, around, sites, split_replicas
+from plan_edits import ALL, ONE, add_group, around, readers, sites, split_replicas
 from plan_objects import Op
 
 LAYERS = (0, 1, 2)
@@ -243,7 +243,7 @@ def wrong_order():
         label = f"layers.{layer}.moe.gates.own"
         for ranks in (ONE, ALL):
             yield Mutation(5, "expert-slice", MOE, on(label, ranks, wrong_slice),
-                           near_label(label), layer, ranks)  # fmt: skip
+                           {label, f"layers.{layer}.moe.e.weighted"}, layer, ranks)  # fmt: skip
         label = f"layers.{layer}.moe.gates.gather"
         yield Mutation(5, "reversed-gates", MOE, on(label, ALL, reverse_group), near_label(label),
                        layer, phase="bw")  # fmt: skip
@@ -278,7 +278,7 @@ def send_other(label):
 
 
 def pair_names(send, receive):
-    return lambda plan: {send} | around(plan, receive)
+    return lambda plan: {send, receive} | readers(plan, receive)
 
 
 def pipeline():
@@ -341,8 +341,8 @@ def constants():
                        layer, ranks, "bw")  # fmt: skip
         label = f"layers.{layer}.attention.rope.q.cos"
         yield Mutation(7, "rope-table", LLAMA, on(label, ranks, lambda s: s.op.inputs.__setitem__(
-            1, next(i.value for i in s.role.inputs if i.name == "rope.sin"))), near_label(label),
-            layer, ranks)
+            1, next(i.value for i in s.role.inputs if i.name == "rope.sin"))), {label}, layer,
+            ranks)
     yield Mutation(7, "loss.square", MLP, on("loss.square", ALL, set_attr("exponent", 3.0)),
                    {"loss.square"}, "head")  # fmt: skip
 
@@ -373,8 +373,7 @@ def gradients():
              "other-slope"),
         )  # fmt: skip
         for config, label, change, name in cases:
-            yield Mutation(8, name, config, on(label, ranks, change), near_label(label), layer,
-                           ranks, "bw")  # fmt: skip
+            yield Mutation(8, name, config, on(label, ranks, change), {label}, layer, ranks, "bw")
 
 
 # ---- 9, 10: accumulation and scale ------------------------------------------------------------
@@ -387,15 +386,8 @@ def early_step(plan):
 
 
 def drop_last_backward(plan):
-    """The last micro-batch's weight gradients are not added: its backward ends at the send."""
-    role = plan.roles[0]
-    ops = role.segments["bw"]
-    role.segments["bw.last"] = [op for op in ops if op.name in ("recv", "send")]
-    role.segments["bw.last"] = [Op(op.name, op.inputs, op.outputs, op.attrs, op.phase, op.fqn,
-                                   op.source, op.label + ".last") for op in ops
-                                if op.name == "recv"]  # fmt: skip
-    role.schedule = [("bw.last", batch) if turn == "bw" and batch == plan.microbatches - 1 else
-                     (turn, batch) for turn, batch in role.schedule]  # fmt: skip
+    """The first stage never runs its last backward: one micro-batch's gradients are not added."""
+    plan.roles[0].schedule.remove(("bw", plan.microbatches - 1))
 
 
 def gradient_names(plan):
@@ -426,7 +418,8 @@ def accumulation():
                            lambda plan, label=label: around(plan, label) | {label + ".again"},
                            layer, ranks, "bw")  # fmt: skip
     yield Mutation(9, "last-backward-missing", dict(MLP, tp=1), drop_last_backward,
-                   gradient_names, "stage", phase="bw")  # fmt: skip
+                   lambda plan: gradient_names(plan) | {"pipeline.send.bw.1", "pipeline.recv.bw.0"},
+                   "stage", phase="bw")  # fmt: skip
 
 
 def rescale(factor):
@@ -559,16 +552,15 @@ def layout():
         for short, phase in (("q.bhsd", "fw"), ("o.bshd", "fw"), ("kt", "fw"), ("q.dbshd", "bw"),
                              ("scores.dt", "bw")):  # fmt: skip
             label = f"{at}.{short}"
-            yield Mutation(12, f"dropped-{short}", SQUARE, on(label, ranks, drop_permute),
-                           near_label(label), layer, ranks, phase)  # fmt: skip
+            yield Mutation(12, f"dropped-{short}", SQUARE, on(label, ranks, drop_permute), {label},
+                           layer, ranks, phase)  # fmt: skip
         label = f"{at}.v.bhsd"
         yield Mutation(12, "spurious-v", SQUARE, on(label, ranks, swap_dims(1, 2)),
-                       lambda plan, label=label: around(plan, label) | {label + ".turned"},
+                       lambda plan, label=label: readers(plan, label) | {label + ".turned"},
                        layer, ranks)  # fmt: skip
         label = f"{at}.q.heads"
         yield Mutation(12, "interleaved-q", LLAMA, on(label, ranks, interleave),
-                       lambda plan, label=label: around(plan, label) | {label + ".inner"},
-                       layer, ranks)  # fmt: skip
+                       {label, label + ".inner"}, layer, ranks)  # fmt: skip
     for layer in LAYERS:
         name = f"layers.{layer}.feed_forward.w1.weight"
         yield Mutation(12, "shards-swapped", LLAMA, swap_parameter(name),
@@ -611,9 +603,10 @@ def shift_input(name, dim, to_zero=False, weights=None):
 def indices():
     vocab = dict(LLAMA, vocab_embedding=True)
     for ranks in (ONE, ALL):
-        for label in ("tok_embeddings.embed.hot.names", "loss.hot.names"):
-            yield Mutation(13, f"vocabulary-{label.split('.')[0]}", vocab,
-                           on(label, ranks, shift_range(1)), near_label(label), "ends", ranks)
+        for at, use in (("tok_embeddings.embed", "tok_embeddings.embed"), ("loss", "loss.pick")):
+            names = {f"{at}.hot.names", f"{at}.hot.eq", use}
+            yield Mutation(13, f"vocabulary-{use}", vocab,
+                           on(f"{at}.hot.names", ranks, shift_range(1)), names, "ends", ranks)
     for layer in LAYERS:
         at = f"layers.{layer}.attention"
         label = f"{at}.mask.rows"
@@ -692,11 +685,11 @@ def optimizer():
                     ("eps", own + "eps", set_attr("value", 1e-2)),
                     ("decay", own + "decay", set_attr("factor", 1.0)),
                     ("operands", own + "quotient", swap_inputs)):  # fmt: skip
-                yield Mutation(14, name, config, on(label, ALL, change), near_label(label), layer,
-                               phase="opt")  # fmt: skip
+                names = near_label(label) if name == "unreduced" else {label}
+                yield Mutation(14, name, config, on(label, ALL, change), names, layer, phase="opt")
                 if name in ("bias-correction", "beta"):
-                    yield Mutation(14, name, config, on(label, ONE, change), near_label(label),
-                                   layer, ONE, "opt")  # fmt: skip
+                    yield Mutation(14, name, config, on(label, ONE, change), names, layer, ONE,
+                                   "opt")  # fmt: skip
             states = {own + k for k in ("m.keep", "v.keep", "m", "v")}
             yield Mutation(14, "states-swapped", config,
                            lambda plan, weight=weight: swap_states(plan, weight), states, layer,
