@@ -118,6 +118,17 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_verify(const tocsin_plan *logi
                                                          tocsin_error *error);
 TOCSIN_API void tocsin_verify_result_free(tocsin_verify_result *result);
 
+/* An equation that the prover's rules rest on, beyond "equal operands give equal results": a logical
+ * model and an equal plan, as `.plan` texts. Each is cross-checked by the tests over a finite field. */
+typedef struct tocsin_lemma {
+    const char *name;      /* "partial-contraction" */
+    const char *statement; /* in words */
+    const char *left, *right;
+} tocsin_lemma;
+
+/* All of them; static. */
+TOCSIN_API const tocsin_lemma *tocsin_verify_lemmas(size_t *count);
+
 #ifdef __cplusplus
 }
 #endif
