@@ -77,10 +77,10 @@
     X(FULL, "full", FULL, 0, 1, "")                                                                \
     X(ARANGE, "arange", ARANGE, 0, 1, "")                                                          \
     /* contractions and element-wise operators */                                                  \
-    X(LINEAR, "linear", CONGRUENCE, 2, 1, "x[... k+] w[n k+] -> [... n] linear=0,1")               \
-    X(MM, "mm", CONGRUENCE, 2, 1, "a[m k+] b[k+ n] -> [m n] linear=0,1")                           \
-    X(BMM, "bmm", CONGRUENCE, 2, 1, "a[b m k+] b[b k+ n] -> [b m n] linear=0,1")                   \
-    X(MATMUL, "matmul", CONGRUENCE, 2, 1, "a[... m k+] b[... k+ n] -> [... m n] linear=0,1")       \
+    X(LINEAR, "linear", LINEAR, 2, 1, "x[... k+] w[n k+] -> [... n] linear=0,1")               \
+    X(MM, "mm", MATMUL, 2, 1, "a[m k+] b[k+ n] -> [m n] linear=0,1")                           \
+    X(BMM, "bmm", MATMUL, 2, 1, "a[b m k+] b[b k+ n] -> [b m n] linear=0,1")                   \
+    X(MATMUL, "matmul", MATMUL, 2, 1, "a[... m k+] b[... k+ n] -> [... m n] linear=0,1")       \
     X(MULTIPLY, "mul", MULTIPLY, 2, 1, "[...] [...] -> [...] linear=0,1 commutative")              \
     X(DIVIDE, "div", DIVIDE, 2, 1, "") /* a * reciprocal(b) */                                     \
     X(RECIPROCAL, "reciprocal", RECIPROCAL, 1, 1, "[...] -> [...]")                                \
@@ -109,7 +109,7 @@
     X(AND, "and", CONGRUENCE, 2, 1, "[...] [...] -> [...] commutative")                            \
     X(OR, "or", CONGRUENCE, 2, 1, "[...] [...] -> [...] commutative")                              \
     X(NOT, "not", CONGRUENCE, 1, 1, "[...] -> [...]")                                              \
-    X(WHERE, "where", CONGRUENCE, 3, 1, "[...] [...] [...] -> [...]")                              \
+    X(WHERE, "where", WHERE, 3, 1, "[...] [...] [...] -> [...]")                              \
     X(MASKED_FILL, "masked_fill", MASKED_FILL, 2, 1, "[...] [...] -> [...]")                       \
     X(AMAX, "amax", AMAX, 1, 1, "")                                                                \
     X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "")                                                       \

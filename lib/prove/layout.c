@@ -256,16 +256,10 @@ bool tocsin_affine_bounds(const tocsin_affine *affine, const int64_t size[TOCSIN
     return true;
 }
 
-typedef enum cut_result {
-    CUT_DONE,
-    CUT_IN_TWO, /* not one range of every digit: cut the dim at *where first */
-    CUT_REFUSED
-} cut_result;
-
-/* Append the digits that run over [start, start + count) of the dim that has these digits. */
-static cut_result cut_digits(const tocsin_digit *digits, uint32_t digit_count, tocsin_affine start,
-                             int64_t count, const int64_t size[TOCSIN_SYMBOL_COUNT],
-                             tocsin_draft *draft, int64_t *where)
+tocsin_cut_result tocsin_digits_cut(const tocsin_digit *digits, uint32_t digit_count,
+                                    tocsin_affine start, int64_t count,
+                                    const int64_t size[TOCSIN_SYMBOL_COUNT], tocsin_draft *draft,
+                                    int64_t *where)
 {
     const bool constant = tocsin_affine_is_constant(&start);
     int64_t block = 1;       /* what one element of the outer digits covers */
@@ -281,10 +275,10 @@ static cut_result cut_digits(const tocsin_digit *digits, uint32_t digit_count, t
         const tocsin_affine rest = tocsin_affine_remainder(&start, inner, &index);
         if (tocsin_range_is_whole(&start, count, block)) {
             draft_push_all(draft, digits + i, digit_count - i);
-            return CUT_DONE;
+            return TOCSIN_CUT_DONE;
         }
         if (!broadcast && !tocsin_affine_add(&digit.start, &index, &digit.start))
-            return CUT_REFUSED;
+            return TOCSIN_CUT_REFUSED;
         if (count % inner == 0 && tocsin_range_is_whole(&rest, inner, inner)) {
             digit.count = count / inner;
             if (broadcast)
@@ -292,16 +286,16 @@ static cut_result cut_digits(const tocsin_digit *digits, uint32_t digit_count, t
             else
                 tocsin_draft_push(draft, &digit);
             draft_push_all(draft, digits + i + 1, digit_count - i - 1);
-            return CUT_DONE;
+            return TOCSIN_CUT_DONE;
         }
         int64_t low, high;
         block_start += index.base * inner;
         if (!tocsin_affine_bounds(&rest, size, &low, &high))
-            return CUT_REFUSED;
+            return TOCSIN_CUT_REFUSED;
         assert(low >= 0);
         if (high > inner - count) {
             *where = block_start + (rest.base > 0 ? inner : count / inner * inner);
-            return constant ? CUT_IN_TWO : CUT_REFUSED;
+            return constant ? TOCSIN_CUT_IN_TWO : TOCSIN_CUT_REFUSED;
         }
         digit.count = 1;
         if (!broadcast)
@@ -309,8 +303,8 @@ static cut_result cut_digits(const tocsin_digit *digits, uint32_t digit_count, t
         start = rest;
         block = inner;
     }
-    return start.base == 0 && tocsin_affine_is_constant(&start) && count == 1 ? CUT_DONE
-                                                                              : CUT_REFUSED;
+    return start.base == 0 && tocsin_affine_is_constant(&start) && count == 1 ? TOCSIN_CUT_DONE
+                                                                              : TOCSIN_CUT_REFUSED;
 }
 
 /* ---- cutting relations ----------------------------------------------------------------------- */
@@ -340,15 +334,15 @@ static bool lay_out_cut(tocsin_universe *universe, const tocsin_relation *relati
 
     for (uint8_t d = 0; d < relation->ndim; d++) {
         const uint32_t before = draft->total;
-        switch (cut_digits(digits, term->digit_count[d], cut->starts[d], cut->counts[d], cut->size,
-                           draft, &cut->where)) {
-        case CUT_DONE:
+        switch (tocsin_digits_cut(digits, term->digit_count[d], cut->starts[d], cut->counts[d],
+                                  cut->size, draft, &cut->where)) {
+        case TOCSIN_CUT_DONE:
             break;
-        case CUT_IN_TWO:
+        case TOCSIN_CUT_IN_TWO:
             cut->in_two = true;
             cut->dim = d;
             return false;
-        case CUT_REFUSED:
+        case TOCSIN_CUT_REFUSED:
             return refuse_cut(universe);
         }
         digits += term->digit_count[d];
@@ -663,13 +657,13 @@ static bool lay_out_selected(tocsin_universe *universe, const tocsin_relation *r
         digits += term->digit_count[d];
     }
     const uint32_t total = draft->total;
-    const cut_result cut =
-        cut_digits(pinned, term->digit_count[at->dim], tocsin_affine_of(at->index), 1,
-                   universe->symbol_size, draft, &where);
+    const tocsin_cut_result cut =
+        tocsin_digits_cut(pinned, term->digit_count[at->dim], tocsin_affine_of(at->index), 1,
+                          universe->symbol_size, draft, &where);
     draft->pinned = draft->total - total;
     draft->total = total;
-    assert(cut != CUT_IN_TWO);
-    return cut == CUT_DONE || refuse_cut(universe);
+    assert(cut != TOCSIN_CUT_IN_TWO);
+    return cut == TOCSIN_CUT_DONE || refuse_cut(universe);
 }
 
 static tocsin_relation_id select_of_segment(tocsin_universe *universe, tocsin_relation_id segment,

@@ -50,6 +50,27 @@ tocsin_relation_id tocsin_relation_cut(tocsin_universe *universe, tocsin_relatio
                                        const tocsin_affine *starts, const int64_t *counts,
                                        const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
+typedef enum tocsin_cut_result {
+    TOCSIN_CUT_DONE,
+    TOCSIN_CUT_IN_TWO, /* not one range of every digit: cut the dim at *where first */
+    TOCSIN_CUT_REFUSED
+} tocsin_cut_result;
+
+/* Append the digits that run over [start, start + count) of the dim that has these digits: one for
+ * each of them but for broadcast ones. */
+tocsin_cut_result tocsin_digits_cut(const tocsin_digit *digits, uint32_t digit_count,
+                                    tocsin_affine start, int64_t count,
+                                    const int64_t size[TOCSIN_SYMBOL_COUNT], tocsin_draft *draft,
+                                    int64_t *where);
+
+/* Remember how a logical view laid `term` out. false: the universe has failed. (view_pattern.c) */
+bool tocsin_view_learn(tocsin_universe *universe, const tocsin_relation *relation,
+                       const tocsin_term *term, const tocsin_draft *draft, uint8_t ndim);
+/* Lay `term`, a part of what a logical view had, out as that view did, if the shape fits. */
+bool tocsin_view_follow(tocsin_universe *universe, const tocsin_relation *relation,
+                        const tocsin_term *term, const int64_t *shape, uint8_t ndim,
+                        tocsin_draft *draft);
+
 /* The least and greatest value over all values of the symbols; false: overflow, or a symbol whose
  * size is unknown. */
 bool tocsin_affine_bounds(const tocsin_affine *affine, const int64_t size[TOCSIN_SYMBOL_COUNT],

@@ -231,9 +231,9 @@ bool tocsin_rule_masked_fill(tocsin_prover *prover, const tocsin_kind *kind,
         }
     }
     const uint32_t key = tocsin_prover_key(prover, "masked_fill:%.17g", value);
-    return key != 0 &&
-           tocsin_congruence(prover, key, "masked_fill",
-                             &prover->table_signatures[TOCSIN_OPERATOR_MASKED_FILL], run);
+    tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_MASKED_FILL];
+    signature.linear = value == 0.0; /* a product with 0 and 1 */
+    return key != 0 && tocsin_congruence(prover, key, "masked_fill", &signature, run);
 }
 
 /* Rows [low, high) looked up by a masked index: the local index back, and the key of the result. */

@@ -371,9 +371,42 @@ static tocsin_relation_id constant(tocsin_prover *prover, double value, const in
                                     shape, ndim);
 }
 
+/* The numbers 0, 1, 2, ... shifted by an integer are a later stretch of them. */
+static tocsin_relation_id shifted_iota(tocsin_prover *prover, tocsin_relation_id relation,
+                                       double value)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
+    tocsin_digit digits[64];
+    if (view->segmented || view->count != 1 || value != floor(value) || fabs(value) > 1e12)
+        return 0;
+    tocsin_term term = view->terms[0];
+    const tocsin_atom *atom = tocsin_atom_get(prover->universe, term.atom);
+    if (atom->kind != TOCSIN_ATOM_IOTA || term.factor != 0 || term.box_count != 0 ||
+        term.pinned_count != 0 || term.digit_total > TOCSIN_COUNT_OF(digits))
+        return 0;
+    uint32_t found = 0;
+    for (uint32_t k = 0; k < term.digit_total; k++) {
+        digits[k] = term.digits[k];
+        if (digits[k].axis == TOCSIN_DIGIT_BROADCAST)
+            continue;
+        if (digits[k].stride != 1 || found++ > 0)
+            return 0;
+        digits[k].start.base += (int64_t)value;
+        if (digits[k].start.base < 0)
+            return 0;
+    }
+    term.digits = digits;
+    return found == 1 ? tocsin_relation_of_term(prover->universe, &term, view->shape, view->ndim)
+                      : 0;
+}
+
 static bool rule_add_scalar(tocsin_prover *prover, const tocsin_kind *kind,
                             const tocsin_execution *run)
 {
+    const tocsin_relation_id later =
+        shifted_iota(prover, run->inputs[0], tocsin_kind_real(kind, "value", 0.0));
+    if (later != 0)
+        return give(run, 0, later);
     const tocsin_relation_id terms[2] = {
         run->inputs[0], constant(prover, tocsin_kind_real(kind, "value", 0.0),
                                  run->output_shapes[0], run->output_ndim[0])};
@@ -446,6 +479,66 @@ static bool reduce_one(tocsin_prover *prover, const char *name, uint32_t bits, b
     return key != 0 && tocsin_congruence(prover, key, name, &signature, run);
 }
 
+/* Reduced dims along which one element is repeated: their sum is a multiple. */
+static uint32_t repeated_dims(const tocsin_relation *view, uint32_t bits)
+{
+    const tocsin_term *term = &view->terms[0];
+    uint32_t repeated = 0, first = 0;
+    for (uint32_t d = 0; d < view->ndim; d++) {
+        bool plain = true;
+        for (uint32_t k = 0; k < term->digit_count[d]; k++)
+            plain &= term->digits[first + k].axis == TOCSIN_DIGIT_BROADCAST;
+        first += term->digit_count[d];
+        repeated |= (uint32_t)(plain && (bits >> d & 1)) << d;
+    }
+    return repeated;
+}
+
+static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const tocsin_execution *run);
+
+/* Sum over the repeated dims, then over the others of `bits`. */
+static bool sum_repeated(tocsin_prover *prover, uint32_t bits, uint32_t repeated,
+                         const tocsin_execution *run)
+{
+    tocsin_universe *universe = prover->universe;
+    const tocsin_relation *view = tocsin_relation_get(universe, run->inputs[0]);
+    tocsin_relation_id relation = run->inputs[0];
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX], count = 1;
+    uint32_t rest = 0, kept = 0, reduced_ndim = 0;
+
+    for (uint32_t d = 0; d < view->ndim; d++) {
+        if (repeated >> d & 1) {
+            count *= view->shape[d];
+            continue;
+        }
+        rest |= (bits >> d & 1) << kept++;
+        if ((bits >> d & 1) == 0)
+            shape[reduced_ndim++] = view->shape[d];
+    }
+    for (uint32_t d = view->ndim; d-- > 0 && relation != 0;)
+        if (repeated >> d & 1)
+            relation = tocsin_relation_select(universe, relation, d, 0);
+    if (relation != 0)
+        relation = tocsin_relation_scale(universe, relation,
+                                         tocsin_factor_rational(universe, count, 1));
+    if (relation == 0)
+        return false;
+    tocsin_relation_id sum = relation;
+    if (rest != 0) {
+        const int64_t *shapes[1] = {shape};
+        const uint8_t ndim = (uint8_t)reduced_ndim;
+        tocsin_execution step = *run;
+        step.inputs = &relation;
+        step.outputs = &sum;
+        step.output_shapes = shapes;
+        step.output_ndim = &ndim;
+        if (!sum_terms(prover, rest, false, &step))
+            return false;
+    }
+    return give(run, 0, tocsin_relation_view(universe, sum, run->output_shapes[0],
+                                             run->output_ndim[0]));
+}
+
 /* Sums are linear: term by term, and segment by segment, so that sums of sums stay flat. */
 static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const tocsin_execution *run)
 {
@@ -457,8 +550,11 @@ static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const toc
         return give(run, 0,
                     tocsin_relation_constant(universe, 0, true, run->output_shapes[0],
                                              run->output_ndim[0]));
-    if (count == 1 && !view.segmented)
-        return reduce_one(prover, "sum", bits, keep, true, run);
+    if (count == 1 && !view.segmented) {
+        const uint32_t repeated = repeated_dims(&view, bits);
+        return repeated != 0 ? sum_repeated(prover, bits, repeated, run)
+                             : reduce_one(prover, "sum", bits, keep, true, run);
+    }
     const tocsin_arena_mark mark = tocsin_arena_get_mark(&prover->arena);
     tocsin_relation_id *parts = TOCSIN_ARENA_ARRAY(&prover->arena, tocsin_relation_id, count);
     const bool across = view.segmented && (bits >> view.segment_dim & 1) == 0;
@@ -651,6 +747,49 @@ static bool rule_power(tocsin_prover *prover, const tocsin_kind *kind, const toc
                                          &prover->table_signatures[TOCSIN_OPERATOR_POWER], run);
 }
 
+/* linear, mm, bmm and matmul are one contraction: the last dim of a with the last but one of b. */
+static bool contract(tocsin_prover *prover, const tocsin_execution *run)
+{
+    const uint32_t key = tocsin_prover_key(prover, "matmul");
+    return key != 0 &&
+           tocsin_congruence(prover, key, "matmul",
+                             &prover->table_signatures[TOCSIN_OPERATOR_MATMUL], run);
+}
+
+static bool rule_matmul(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
+{
+    if (ndim_of(prover, run->inputs[0]) < 2 || ndim_of(prover, run->inputs[1]) < 2)
+        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "an operand has fewer than two dims");
+    return contract(prover, run);
+}
+
+/* x W^T; a vector x has no second dim to be a matrix's. */
+static bool rule_linear(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
+{
+    static const uint8_t transposed[2] = {1, 0};
+    if (ndim_of(prover, run->inputs[0]) < 2 || ndim_of(prover, run->inputs[1]) != 2)
+        return tocsin_congruence(prover, run->kind, kind->name, kind->signature, run);
+    const tocsin_relation_id operands[2] = {
+        run->inputs[0], tocsin_relation_permute(prover->universe, run->inputs[1], transposed)};
+    tocsin_execution step = *run;
+    step.inputs = operands;
+    return operands[1] != 0 && contract(prover, &step);
+}
+
+/* With a branch that is zero, the operator is linear in the other one. */
+static bool rule_where(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
+{
+    for (uint32_t branch = 1; branch <= 2; branch++) {
+        const tocsin_relation *other = tocsin_relation_get(prover->universe, run->inputs[3 - branch]);
+        if (other->segmented || other->count != 0)
+            continue;
+        tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_WHERE];
+        signature.linear = (uint16_t)(1U << branch);
+        return tocsin_congruence(prover, run->kind, kind->name, &signature, run);
+    }
+    return tocsin_congruence(prover, run->kind, kind->name, kind->signature, run);
+}
+
 static bool rule_congruence(tocsin_prover *prover, const tocsin_kind *kind,
                             const tocsin_execution *run)
 {
@@ -666,6 +805,9 @@ static bool rule_congruence(tocsin_prover *prover, const tocsin_kind *kind,
 
 /* Rules named in the operator table. Collectives are not transferred but exchanged. */
 #define RULE_CONGRUENCE rule_congruence
+#define RULE_LINEAR rule_linear
+#define RULE_MATMUL rule_matmul
+#define RULE_WHERE rule_where
 #define RULE_IDENTITY rule_identity
 #define RULE_COPIES rule_copies
 #define RULE_VIEW rule_view

@@ -53,7 +53,8 @@ void tocsin_universe_free(tocsin_universe *universe)
         tocsin_free(universe->windows.items[i].items);
     TOCSIN_VEC_FREE(&universe->windows);
     tocsin_intern_free(&universe->window_keys);
-    tocsin_intern_free(&universe->splits);
+    tocsin_intern_free(&universe->view_keys);
+    TOCSIN_VEC_FREE(&universe->view_patterns);
     TOCSIN_VEC_FREE(&universe->relations);
     tocsin_words_free(&universe->relation_table);
     TOCSIN_VEC_FREE(&universe->atoms);

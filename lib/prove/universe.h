@@ -51,7 +51,8 @@ struct tocsin_window_list {
     uint32_t count, capacity;
 };
 
-struct tocsin_definitions; /* define.c */
+struct tocsin_definitions;  /* define.c */
+struct tocsin_view_pattern; /* view_pattern.c */
 
 struct tocsin_universe {
     tocsin_status status; /* sticks */
@@ -65,10 +66,11 @@ struct tocsin_universe {
     tocsin_word_table atom_table;
     TOCSIN_VEC(tocsin_atom *) atoms; /* by id - 1 */
     tocsin_word_table relation_table;
-    TOCSIN_VEC(struct tocsin_stored_relation *) relations; /* by id - 1 */
-    tocsin_intern window_keys;                             /* (atom, axis, stride, extent) */
-    TOCSIN_VEC(struct tocsin_window_list) windows;         /* by key - 1 */
-    tocsin_intern splits;    /* view.c's: where logical views split digits */
+    TOCSIN_VEC(struct tocsin_stored_relation *) relations;        /* by id - 1 */
+    tocsin_intern window_keys;                                    /* (atom, axis, stride, extent) */
+    TOCSIN_VEC(struct tocsin_window_list) windows;                /* by key - 1 */
+    tocsin_intern view_keys;                                      /* view_pattern.c */
+    TOCSIN_VEC(const struct tocsin_view_pattern *) view_patterns; /* by key - 1 */
     const tocsin_plan *plan; /* the logical one, for names in refusals; may be NULL */
     struct tocsin_definitions *definitions; /* define.c's, made at its first use, or NULL */
 };

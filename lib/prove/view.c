@@ -7,10 +7,10 @@
  *
  * Local sizes do not say everything: a digit of count 1 (the one head, row or expert that a rank
  * has) takes no room, and where it belongs is a matter of choice, right in any case and good when
- * the logical model cuts there too. It stays in its dim while that dim has a counterpart; a dim of
- * size 1 that vanishes leaves its digits to the next dim. A new dim of size 1 takes digits of count
- * 1 that stand at its place, or is split off the next digit where a logical view splits the same
- * digit (`splits` of the universe remembers these).
+ * the logical model cuts there too. A logical view of the same digits is followed (view_pattern.c).
+ * Without one, such a digit stays in its dim while that dim has a counterpart; a dim of size 1 that
+ * vanishes leaves its digits to the next dim, and a new one takes digits of count 1 that stand at
+ * its place.
  *
  * Cost: linear in digits and dims, and one interning.
  */
@@ -29,6 +29,7 @@ typedef struct view_block {
 
 typedef struct viewing {
     const int64_t *shape;
+    bool ambiguous; /* some dim has size 1 */
     uint8_t ndim;
     uint8_t block_count;
     view_block blocks[2 * NDIM_MAX + 2];
@@ -106,18 +107,6 @@ static void push(sequence *to, const tocsin_digit *digit, uint8_t dim)
     to->digits[to->count++] = *digit;
 }
 
-/* Where a logical view splits digits: (atom, axis, stride, extent, inner size). */
-struct split_key {
-    tocsin_atom_id atom;
-    uint32_t axis;
-    int64_t stride, extent, inner;
-};
-
-static struct split_key key_of_split(tocsin_atom_id atom, const tocsin_digit *digit, int64_t inner)
-{
-    return (struct split_key){atom, digit->axis, digit->stride, digit->extent, inner};
-}
-
 /* digit = outer * n + inner. false: its range is not a whole number of blocks of n, nor within one
  * of them. */
 static bool split_digit(const tocsin_digit *digit, int64_t n, tocsin_digit *outer,
@@ -143,8 +132,8 @@ static bool split_digit(const tocsin_digit *digit, int64_t n, tocsin_digit *oute
 
 /* Distribute the digits of a block, given outermost first, to its new dims. */
 static bool regroup(tocsin_universe *universe, const tocsin_relation *relation, const viewing *view,
-                    const view_block *block, tocsin_atom_id atom, const tocsin_digit *digits,
-                    uint32_t count, sequence *to)
+                    const view_block *block, const tocsin_digit *digits, uint32_t count,
+                    sequence *to)
 {
     tocsin_digit rest = {0}; /* what a split left of the digit that is next */
     bool split = false;
@@ -167,11 +156,6 @@ static bool regroup(tocsin_universe *universe, const tocsin_relation *relation, 
                 refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
                              "cuts across the parts that the value consists of");
                 return false;
-            }
-            if (universe->logical && digit.axis != TOCSIN_DIGIT_BROADCAST) {
-                const struct split_key key = key_of_split(atom, &digit, need);
-                if (tocsin_intern_put(&universe->splits, &key, sizeof key) == 0)
-                    return tocsin_universe_fail(universe, TOCSIN_E_MEMORY) != 0;
             }
             push(to, &inner, d);
             count -= !split;
@@ -206,38 +190,6 @@ static bool is_single(const tocsin_digit *digit)
     return digit->count == 1 && digit->axis != TOCSIN_DIGIT_BROADCAST;
 }
 
-/* Insert at index i, moving the outer digits up. */
-static void insert(sequence *in, uint32_t i, const tocsin_digit *digit, uint8_t dim)
-{
-    if (in->count == TOCSIN_DRAFT_DIGITS_MAX) {
-        in->full = true;
-        return;
-    }
-    memmove(&in->digits[i + 1], &in->digits[i], (in->count - i) * sizeof in->digits[0]);
-    memmove(&in->dim[i + 1], &in->dim[i], in->count - i);
-    in->digits[i] = *digit;
-    in->dim[i] = dim;
-    in->count++;
-}
-
-/* Split the one element that the outermost digit of dim `next` has of a logical dim off into dim
- * `into`, when a logical view makes that dim. `i`: index of the digit. */
-static void peel(tocsin_universe *universe, tocsin_atom_id atom, sequence *in, uint32_t i,
-                 uint8_t into)
-{
-    const tocsin_digit digit = in->digits[i];
-    tocsin_digit outer, inner;
-
-    if (digit.axis == TOCSIN_DIGIT_BROADCAST || digit.count == 1 || digit.count == digit.extent ||
-        !split_digit(&digit, digit.count, &outer, &inner))
-        return;
-    const struct split_key key = key_of_split(atom, &digit, digit.count);
-    if (tocsin_intern_find(&universe->splits, &key, sizeof key) == 0)
-        return;
-    in->digits[i] = inner;
-    insert(in, i + 1, &outer, into);
-}
-
 /* Hand the digits [first_digit, end_digit), innermost first, to the dims [first, end): one each,
  * from the outermost, what is left to the last. */
 static void hand_over(sequence *in, uint32_t first_digit, uint32_t end_digit, uint8_t first,
@@ -253,8 +205,7 @@ static void hand_over(sequence *in, uint32_t first_digit, uint32_t end_digit, ui
 
 /* The new dims [first, end) have size 1 and no old counterpart: give them what stands at their
  * place. */
-static void fill_fresh(tocsin_universe *universe, const viewing *view, tocsin_atom_id atom,
-                       sequence *in, uint8_t first, uint8_t end)
+static void fill_fresh(const viewing *view, sequence *in, uint8_t first, uint8_t end)
 {
     uint32_t at = 0; /* digits of the dims from `end` on */
 
@@ -277,12 +228,9 @@ static void fill_fresh(tocsin_universe *universe, const viewing *view, tocsin_at
     while (leading > 0 && in->dim[leading - 1] == end && is_single(&in->digits[leading - 1]))
         leading--;
     hand_over(in, leading, at, first, end);
-    if (leading == at)
-        peel(universe, atom, in, at - 1, (uint8_t)(end - 1));
 }
 
-static void fill_all_fresh(tocsin_universe *universe, const viewing *view, tocsin_atom_id atom,
-                           sequence *in)
+static void fill_all_fresh(const viewing *view, sequence *in)
 {
     for (uint8_t b = view->block_count; b-- > 0;) {
         const view_block *block = &view->blocks[b];
@@ -290,7 +238,7 @@ static void fill_all_fresh(tocsin_universe *universe, const viewing *view, tocsi
         if (block->gap) {
             const uint8_t known = (uint8_t)(block->old_end - block->old_first);
             if (end - block->new_first > known)
-                fill_fresh(universe, view, atom, in, (uint8_t)(block->new_first + known), end);
+                fill_fresh(view, in, (uint8_t)(block->new_first + known), end);
             continue;
         }
         while (end > block->new_first) { /* runs of size 1 within a block */
@@ -298,7 +246,7 @@ static void fill_all_fresh(tocsin_universe *universe, const viewing *view, tocsi
             while (view->shape[first - 1] == 1)
                 first--;
             if (first < end)
-                fill_fresh(universe, view, atom, in, first, end);
+                fill_fresh(view, in, first, end);
             end = (uint8_t)(first - 1);
         }
     }
@@ -311,6 +259,10 @@ static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relat
     sequence made;
     uint32_t end = term->digit_total;
 
+    if (view->ambiguous && !universe->logical &&
+        tocsin_view_follow(universe, relation, term, view->shape, view->ndim, draft))
+        return true;
+    draft->total = 0;
     made.count = 0;
     made.full = false;
     for (uint8_t b = view->block_count; b-- > 0;) {
@@ -322,13 +274,13 @@ static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relat
             draft->pinned += count;
         else if (block->gap)
             fill_gap(view, block, term, term->digits + end, &made);
-        else if (!regroup(universe, relation, view, block, term->atom, term->digits + end - count,
-                          count, &made))
+        else if (!regroup(universe, relation, view, block, term->digits + end - count, count,
+                          &made))
             return false;
         end -= count;
     }
     assert(end == 0);
-    fill_all_fresh(universe, view, term->atom, &made);
+    fill_all_fresh(view, &made);
     draft->full = made.full;
     memset(draft->digit_count, 0, sizeof draft->digit_count);
     for (uint32_t i = made.count; i-- > 0;) {
@@ -337,7 +289,7 @@ static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relat
     }
     if (draft->pinned > 0)
         memcpy(draft->digits, term->digits, draft->pinned * sizeof draft->digits[0]);
-    return true;
+    return !universe->logical || tocsin_view_learn(universe, relation, term, draft, view->ndim);
 }
 
 /* ---- segments -------------------------------------------------------------------------------- */
@@ -389,13 +341,17 @@ tocsin_relation_id tocsin_relation_view(tocsin_universe *universe, tocsin_relati
     viewing view = {.shape = shape, .ndim = ndim};
     bool valid = ndim <= NDIM_MAX;
 
-    if (valid && ndim == relation->ndim &&
+    for (uint8_t d = 0; valid && d < ndim; d++) {
+        valid = shape[d] >= 1;
+        view.ambiguous |= shape[d] == 1;
+    }
+    for (uint8_t d = 0; valid && d < relation->ndim; d++) {
+        valid = relation->shape[d] >= 1;
+        view.ambiguous |= relation->shape[d] == 1;
+    }
+    if (valid && ndim == relation->ndim && !view.ambiguous &&
         (ndim == 0 || memcmp(shape, relation->shape, ndim * sizeof shape[0]) == 0))
         return id;
-    for (uint8_t d = 0; valid && d < ndim; d++)
-        valid = shape[d] >= 1;
-    for (uint8_t d = 0; valid && d < relation->ndim; d++)
-        valid = relation->shape[d] >= 1;
     if (!valid || !plan_view(relation->shape, relation->ndim, &view))
         return refuse_shape(universe, relation->shape, relation->ndim, shape, ndim,
                             "changes the number of elements");
