@@ -470,9 +470,8 @@ static inline int random_constant(random_plan *p, int like, int64_t base, int64_
     return copy;
 }
 
-/* A table split by rows over the devices: the indices are shifted, those of other devices masked,
- * and the sum over the devices has every row once. */
-static inline int random_rows(random_plan *p, int table, int indices, int64_t rows, int output)
+/* The rows [device * rows, + rows) of a table: which indices are others', and the own ones. */
+static inline int random_mask(random_plan *p, int indices, int64_t rows, int *own)
 {
     int ndim = random_like(p, indices).ndim;
     int low = random_constant(p, indices, 0, rows), high = random_constant(p, indices, rows, rows);
@@ -481,18 +480,64 @@ static inline int random_rows(random_plan *p, int table, int indices, int64_t ro
     int other = random_binary(p, "or", below, above, random_scratch(p, indices, ndim, "bool"), "");
     int moved =
         random_binary(p, "sub", indices, low, random_scratch(p, indices, ndim, "int64"), "");
-    int safe = random_binary(p, "masked_fill", moved, other,
-                             random_scratch(p, indices, ndim, "int64"), "value=0");
-    int looked = random_copy_of(p, output, p->copies[indices].state);
-    p->copies[looked].phase = -1;
-    random_binary(p, "embedding", table, safe, looked, "");
+    *own = random_binary(p, "masked_fill", moved, other, random_scratch(p, indices, ndim, "int64"),
+                         "value=0");
     int mask = random_scratch(p, indices, ndim + 1, "bool");
     random_unary(p, "view", other, mask, "")->shape_attribute = true;
+    return mask;
+}
+
+/* A table split by rows over the devices: the indices are shifted, those of other devices masked,
+ * and the sum over the devices has every row once. */
+static inline int random_rows(random_plan *p, int table, int indices, int64_t rows, int output)
+{
+    int own, mask = random_mask(p, indices, rows, &own);
+    int looked = random_copy_of(p, output, p->copies[indices].state);
+    p->copies[looked].phase = -1;
+    random_binary(p, "embedding", table, own, looked, "");
     int states[AXES];
     memcpy(states, p->copies[indices].state, sizeof states);
     states[TP] = PARTIAL;
     return random_binary(p, "masked_fill", looked, mask, random_copy_of(p, output, states),
                          "value=0.0");
+}
+
+/* The gradient of a table, whole or by rows: partial sums over the axes that split the indices. */
+static inline bool random_embedding_gradient(random_plan *p)
+{
+    int gradient = random_pick_ndim(p, 2, 3), states[AXES], own;
+    char text[TEXT];
+    if (gradient < 0)
+        return false;
+    random_value from = random_like(p, gradient);
+    int last = from.ndim - 1, index_states[AXES];
+    int64_t rows = random_size(p);
+    for (int axis = 0; axis < AXES; ++axis) {
+        int state = p->copies[gradient].state[axis];
+        index_states[axis] = state == last || state == PARTIAL ? WHOLE : state;
+        states[axis] = state == last ? 1 : state == WHOLE ? WHOLE : PARTIAL;
+    }
+    int indices = random_input(p, last, from.shape, index_states, "int64");
+    if (p->copies[indices].phase == FW && p->phase == STEP)
+        return false;
+    random_value value = {.ndim = 2, .shape = {rows, from.shape[last]}};
+    int copies[2] = {gradient, indices};
+    snprintf(text, sizeof text, "rows=%" PRId64, rows);
+    if (states[TP] != WHOLE || rows % p->size[TP] != 0 || random_chance(p, 40)) {
+        random_apply(p, "embedding_backward", copies, 2, value, states, text, false);
+        return true;
+    }
+    int values[2] = {p->copies[gradient].value, p->copies[indices].value};
+    int output = random_add_value(p, value);
+    random_add_logical(p, "embedding_backward", values, 2, output, text, false);
+    int mask = random_mask(p, indices, rows / p->size[TP], &own);
+    int masked = random_copy_of(p, p->copies[gradient].value, p->copies[gradient].state);
+    p->copies[masked].phase = -1;
+    random_binary(p, "masked_fill", gradient, mask, masked, "value=0.0");
+    states[TP] = 0;
+    snprintf(text, sizeof text, "rows=%" PRId64, rows / p->size[TP]);
+    random_binary(p, "embedding_backward", masked, own, random_copy_of(p, output, states), text);
+    return true;
 }
 
 static inline bool random_embedding(random_plan *p)
@@ -534,13 +579,15 @@ typedef bool random_operator(random_plan *p);
 static inline void random_operators(random_plan *p, int count)
 {
     static random_operator *const all[] = {
-        random_nonlinear,    random_nonlinear, random_scale,    random_add_operator,
-        random_add_operator, random_bias,      random_multiply, random_multiply,
-        random_linear,       random_linear,    random_linear,   random_product,
-        random_permute,      random_permute,   random_merge,    random_cut,
-        random_cut,          random_sum,       random_sum,      random_softmax,
-        random_amax,         random_slice,     random_cat,      random_expand,
-        random_pad,          random_embedding};
+        random_nonlinear,    random_nonlinear,    random_scale,
+        random_add_operator, random_add_operator, random_bias,
+        random_multiply,     random_multiply,     random_linear,
+        random_linear,       random_linear,       random_product,
+        random_permute,      random_permute,      random_merge,
+        random_cut,          random_cut,          random_sum,
+        random_sum,          random_softmax,      random_amax,
+        random_slice,        random_cat,          random_expand,
+        random_pad,          random_embedding,    random_embedding_gradient};
     for (int done = 0, tries = 0; done < count && tries < 20 * count && random_room(p); ++tries)
         done += all[random_below(p, (int)TOCSIN_COUNT_OF(all))](p);
 }
