@@ -26,8 +26,7 @@ tocsin_status tocsin_nn_fail(tocsin_nn *nn, tocsin_status code, const char *form
     return code;
 }
 
-/* ---- the world ----------------------------------------------------------------------------------
- */
+/* ---- the world ------------------------------------------------------------------------------ */
 
 /* The number after `_KEY` in a file's name, at most 2^20; 0: there is none. */
 static uint32_t number_in_name(const char *name, const char *key)
@@ -108,8 +107,7 @@ static tocsin_status assume_world(tocsin_nn *nn)
                               nn->error);
 }
 
-/* ---- sequences
- * ------------------------------------------------------------------------------------ */
+/* ---- sequences ------------------------------------------------------------------------------ */
 
 /* execplan._seq: {device: [cell, ...]}. */
 static tocsin_status find_sequences(tocsin_nn *nn, const tocsin_pickle_value *execplan)
@@ -133,35 +131,71 @@ static tocsin_status find_sequences(tocsin_nn *nn, const tocsin_pickle_value *ex
     return TOCSIN_OK;
 }
 
-static tocsin_status index_adapter(tocsin_nn *nn, uint32_t device, const tocsin_pickle_value *cell)
+/* Remember which tensors a cell or primitive writes. */
+static tocsin_status index_outputs(tocsin_nn *nn, const tocsin_pickle_value *cell)
 {
-    uint64_t id;
-    if (!tocsin_pickle_is(cell, "IRAdapter"))
-        return TOCSIN_OK;
-    TOCSIN_TRY(tocsin_nn_id(nn, cell, &id));
-    if (!tocsin_map_put(&nn->adapters, (uint64_t)device << 40 | id, (uint64_t)(uintptr_t)cell))
-        return tocsin_error_memory(nn->error);
-    return TOCSIN_OK;
-}
-
-/* Each device's side of each adapter, for the order of shards. */
-static tocsin_status index_adapters(tocsin_nn *nn)
-{
-    for (uint32_t device = 0; device < nn->devices; ++device) {
-        const tocsin_pickle_value *sequence = nn->sequences[device];
-        for (uint32_t i = 0; i < tocsin_pickle_count(sequence); ++i) {
-            const tocsin_pickle_value *cell = tocsin_nn_cell(tocsin_pickle_item(sequence, i));
-            const tocsin_pickle_value *nodes = tocsin_pickle_member(cell, "_nodes");
-            TOCSIN_TRY(index_adapter(nn, device, cell));
-            for (uint32_t k = 0; k < tocsin_pickle_count(nodes); ++k)
-                TOCSIN_TRY(index_adapter(nn, device, tocsin_pickle_item(nodes, k)));
-        }
+    const tocsin_pickle_value *outputs = tocsin_pickle_member(cell, "_outputs");
+    for (uint32_t i = 0; i < tocsin_pickle_count(outputs); ++i) {
+        const tocsin_pickle_value *output = tocsin_pickle_item(outputs, i);
+        uint64_t id;
+        if (!tocsin_nn_is_tensor(output))
+            continue;
+        TOCSIN_TRY(tocsin_nn_id(nn, output, &id));
+        if (!tocsin_map_put(&nn->made, id, 1))
+            return tocsin_error_memory(nn->error);
     }
     return TOCSIN_OK;
 }
 
-/* ---- cells
- * ---------------------------------------------------------------------------------------- */
+static tocsin_status index_node(tocsin_nn *nn, uint32_t device, const tocsin_pickle_value *node)
+{
+    uint64_t id;
+    bool is_adapter = tocsin_pickle_is(node, "IRAdapter");
+    if (!is_adapter && !tocsin_pickle_is(node, "IRBpOperation"))
+        return TOCSIN_OK;
+    TOCSIN_TRY(index_outputs(nn, node));
+    if (!is_adapter)
+        return TOCSIN_OK;
+    TOCSIN_TRY(tocsin_nn_id(nn, node, &id));
+    if (!tocsin_map_put(&nn->adapters, (uint64_t)device << 40 | id, (uint64_t)(uintptr_t)node))
+        return tocsin_error_memory(nn->error);
+    const tocsin_pickle_value *prims = tocsin_pickle_member(node, "_prims");
+    for (uint32_t i = 0; i < tocsin_pickle_count(prims); ++i)
+        TOCSIN_TRY(index_outputs(nn, tocsin_pickle_item(prims, i)));
+    return TOCSIN_OK;
+}
+
+static tocsin_status index_device(tocsin_nn *nn, uint32_t device, tocsin_map *seen)
+{
+    const tocsin_pickle_value *sequence = nn->sequences[device];
+    for (uint32_t i = 0; i < tocsin_pickle_count(sequence); ++i) {
+        const tocsin_pickle_value *cell = tocsin_nn_cell(tocsin_pickle_item(sequence, i));
+        const tocsin_pickle_value *nodes = tocsin_pickle_member(cell, "_nodes");
+        uint64_t *last = tocsin_map_at(seen, (uint64_t)(uintptr_t)cell);
+        if (!last)
+            return tocsin_error_memory(nn->error);
+        if (*last == device + UINT64_C(1))
+            continue;
+        *last = device + UINT64_C(1);
+        TOCSIN_TRY(index_node(nn, device, cell));
+        for (uint32_t k = 0; k < tocsin_pickle_count(nodes); ++k)
+            TOCSIN_TRY(index_node(nn, device, tocsin_pickle_item(nodes, k)));
+    }
+    return TOCSIN_OK;
+}
+
+/* Each device's side of each adapter, for the order of shards; which gradients are made at all. */
+static tocsin_status index_cells(tocsin_nn *nn)
+{
+    tocsin_map seen = {0}; /* cell -> device + 1: micro-batches share cells */
+    tocsin_status status = TOCSIN_OK;
+    for (uint32_t device = 0; device < nn->devices && status == TOCSIN_OK; ++device)
+        status = index_device(nn, device, &seen);
+    tocsin_map_free(&seen);
+    return status;
+}
+
+/* ---- cells ---------------------------------------------------------------------------------- */
 
 static tocsin_status load_data(tocsin_nn *nn, const tocsin_pickle_value *cell)
 {
@@ -242,8 +276,7 @@ static tocsin_status run_cell(tocsin_nn *nn, const tocsin_pickle_value *cell)
     return tocsin_nn_end_cell(nn, id);
 }
 
-/* ---- outputs
- * -------------------------------------------------------------------------------------- */
+/* ---- outputs -------------------------------------------------------------------------------- */
 
 static tocsin_status add_output(tocsin_nn *nn, tocsin_output_kind kind, const char *name,
                                 const tocsin_nn_tensor *tensor, uint32_t value)
@@ -297,8 +330,7 @@ static tocsin_status add_loss(tocsin_nn *nn, const tocsin_pickle_value *execplan
     return add_output(nn, TOCSIN_OUTPUT_LOSS, "loss", tensor, value);
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static tocsin_status read_role(tocsin_nn *nn, uint32_t device, const tocsin_pickle_value *execplan)
 {
@@ -326,8 +358,7 @@ static tocsin_status read_plan(tocsin_nn *nn, const void *memory, size_t bytes,
     TOCSIN_TRY(set_world(nn, module, options));
     TOCSIN_TRY(assume_world(nn));
     TOCSIN_TRY(find_sequences(nn, execplan));
-    if (nn->order == TOCSIN_PLAN_ORDER_METADATA)
-        TOCSIN_TRY(index_adapters(nn));
+    TOCSIN_TRY(index_cells(nn));
     for (uint32_t device = 0; device < nn->devices; ++device)
         TOCSIN_TRY(read_role(nn, device, execplan));
     if (nn->microbatches_seen < nn->microbatches)
@@ -363,6 +394,7 @@ tocsin_status tocsin_plan_read_nnscaler(const void *memory, size_t bytes, const 
     tocsin_map_free(&nn.tensors);
     tocsin_map_free(&nn.groups);
     tocsin_map_free(&nn.adapters);
+    tocsin_map_free(&nn.made);
     tocsin_arena_free(&nn.arena);
     return status;
 }

@@ -63,8 +63,7 @@ typedef struct context {
     tocsin_nn_draft like;
 } context;
 
-/* ---- groups
- * -------------------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------- */
 
 /* Runs of consecutive devices are written as 0-7. */
 static void write_group_name(const uint32_t *devices, uint32_t count, bool all, tocsin_string *name)
@@ -148,8 +147,7 @@ static uint32_t position_of(const uint32_t *devices, uint32_t count, uint32_t de
     return i;
 }
 
-/* ---- order of shards
- * ------------------------------------------------------------------------------- */
+/* ---- order of shards ------------------------------------------------------------------------ */
 
 static bool is_forward(const tocsin_pickle_value *adapter)
 {
@@ -202,8 +200,7 @@ static tocsin_status order_by_metadata(context *c, uint32_t *devices, uint32_t c
     return TOCSIN_OK;
 }
 
-/* ---- primitives
- * ---------------------------------------------------------------------------------------- */
+/* ---- primitives ----------------------------------------------------------------------------- */
 
 static tocsin_status fail_prim(context *c, const char *why)
 {
@@ -331,7 +328,9 @@ static tocsin_status do_chunk(context *c)
     tocsin_nn_set_integer(c->nn, &draft, "dim", dim);
     tocsin_nn_set_integer(c->nn, &draft, "start", part * size);
     tocsin_nn_set_integer(c->nn, &draft, "end", (part + 1) * size);
-    return emit_from_to(c, &draft, TOCSIN_NN_REPLACE);
+    /* Outside of autograd a chunk may be cut a second time, for a second receiver. */
+    bool by_autograd = tocsin_nn_true(c->adapter, "_differentiable");
+    return emit_from_to(c, &draft, by_autograd ? mode_of(c) : TOCSIN_NN_REPLACE);
 }
 
 static tocsin_status emit_received(context *c, tocsin_nn_draft *draft,
@@ -419,8 +418,7 @@ static tocsin_status do_action(context *c)
     return TOCSIN_OK;
 }
 
-/* ---- adapters
- * -------------------------------------------------------------------------------------------- */
+/* ---- adapters ------------------------------------------------------------------------------- */
 
 static const struct primitive *find_primitive(const char *class)
 {
@@ -477,8 +475,7 @@ tocsin_status tocsin_nn_adapter(tocsin_nn *nn, const tocsin_pickle_value *cell)
     return TOCSIN_OK;
 }
 
-/* ---- weight reducers
- * ----------------------------------------------------------------------------------------- */
+/* ---- weight reducers ------------------------------------------------------------------------ */
 
 /* Each device has its own number for its gradient of the weight: that of its own use of it. */
 static tocsin_status reduce_weight(context *c, const tocsin_nn_tensor *weight, uint32_t group)

@@ -79,8 +79,7 @@ static bool argument_is(const context *c, const char *key, int64_t wanted, int64
     return value == wanted;
 }
 
-/* ---- copies
- * -------------------------------------------------------------------------------------- */
+/* ---- copies --------------------------------------------------------------------------------- */
 
 static tocsin_status copy_forward(context *c, bool *done)
 {
@@ -101,16 +100,24 @@ static tocsin_status copy_forward(context *c, bool *done)
     return TOCSIN_OK;
 }
 
-/* The gradients of all copies are added. */
+/* The gradients of all copies are added. One that no device makes is of a copy that the loss does
+ * not depend on: autograd passes over it. */
 static tocsin_status copy_backward(context *c, bool *done)
 {
     tocsin_nn_draft draft;
-    if (c->gradient_count == 0 || c->result_count != 1)
+    const tocsin_nn_tensor *made[TOCSIN_NN_OPERANDS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->gradient_count; ++i) {
+        const tocsin_nn_tensor *gradient = c->gradients[i];
+        if (tocsin_map_find(&c->nn->made, gradient->id) || gradient->is_loss)
+            made[count++] = gradient;
+    }
+    if (count == 0 || c->result_count != 1)
         return TOCSIN_OK;
     *done = true;
-    start(c, &draft, c->gradient_count == 1 ? TOCSIN_OPERATOR_IDENTITY : TOCSIN_OPERATOR_ADD);
-    for (uint32_t i = 0; i < c->gradient_count; ++i)
-        TOCSIN_TRY(read_into(c, &draft, c->gradients[i]));
+    start(c, &draft, count == 1 ? TOCSIN_OPERATOR_IDENTITY : TOCSIN_OPERATOR_ADD);
+    for (uint32_t i = 0; i < count; ++i)
+        TOCSIN_TRY(read_into(c, &draft, made[i]));
     return emit_to(c, &draft, c->results[0]);
 }
 
@@ -130,8 +137,7 @@ static tocsin_status cast_backward(context *c, bool *done)
     return *done ? emit_unary(c, &draft, c->gradients[0], c->results[0]) : TOCSIN_OK;
 }
 
-/* ---- structure
- * ------------------------------------------------------------------------------------- */
+/* ---- structure ------------------------------------------------------------------------------ */
 
 static tocsin_status emit_view(context *c, const tocsin_nn_tensor *from, const tocsin_nn_tensor *to)
 {
@@ -187,8 +193,7 @@ static tocsin_status transpose_backward(context *c, bool *done)
                                 : TOCSIN_OK;
 }
 
-/* ---- sums
- * -------------------------------------------------------------------------------------------- */
+/* ---- sums ----------------------------------------------------------------------------------- */
 
 /* The dims of a sum or mean, all if none are given. */
 static bool reduced_dims(const context *c, int64_t *dims, uint32_t *count)
@@ -263,8 +268,7 @@ static tocsin_status sum_backward(context *c, bool *done)
     return emit_unary(c, &draft, c->gradients[0], c->results[0]);
 }
 
-/* ---- arithmetic
- * --------------------------------------------------------------------------------------- */
+/* ---- arithmetic ----------------------------------------------------------------------------- */
 
 static tocsin_status add_forward(context *c, bool *done)
 {
@@ -396,8 +400,7 @@ static tocsin_status power_forward(context *c, bool *done)
     return emit_unary(c, &draft, c->op.inputs[0], c->op.outputs[0]);
 }
 
-/* ---- calls
- * -------------------------------------------------------------------------------------------- */
+/* ---- calls ---------------------------------------------------------------------------------- */
 
 static const struct exact {
     const char *name;
@@ -617,8 +620,7 @@ static tocsin_status call_backward(context *c)
     return TOCSIN_OK;
 }
 
-/* ---- cells
- * --------------------------------------------------------------------------------------------- */
+/* ---- cells ---------------------------------------------------------------------------------- */
 
 /* The gradients of the weights that are used are outputs of the plan. */
 static tocsin_status want_gradients(context *c)
