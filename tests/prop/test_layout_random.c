@@ -166,7 +166,10 @@ static bool make_view(struct world *world, const struct value *from, struct valu
     allocate(to, shape, ndim);
     for (int c = 0; c < COMBINATIONS; c++)
         memcpy(to->data[c], from->data[c], (size_t)element_count(shape, ndim) * sizeof(double));
+    /* what logical views do is imitated by the others */
+    tocsin_universe_set_logical(world->universe, below(world, 2) == 0);
     to->relation = tocsin_relation_view(world->universe, from->relation, shape, ndim);
+    tocsin_universe_set_logical(world->universe, false);
     return true;
 }
 

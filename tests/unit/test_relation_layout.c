@@ -134,6 +134,34 @@ static void a_single_row_stays_where_it_belongs(void **state)
     assert_int_equal(scalar->pinned_count, 3);
 }
 
+/* Sizes alone do not tell where the one batch of a rank goes; the logical view does. */
+static void logical_views_are_followed(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id x = whole(universe, "x", SHAPE(8, 16, 32));
+    const tocsin_relation_id k = whole(universe, "k", SHAPE(8, 16, 4, 8));
+    const tocsin_relation_id row = slice(universe, x, 0, 3, 1);
+
+    assert_int_equal(tocsin_relation_view(universe, row, SHAPE(1, 16, 32)), row);
+    tocsin_universe_set_logical(universe, true);
+    const tocsin_relation_id flat = tocsin_relation_view(universe, x, SHAPE(1, 128, 32));
+    tocsin_relation_id heads = tocsin_relation_view(universe, k, SHAPE(8, 16, 4, 1, 8));
+    heads = tocsin_relation_expand(universe, heads, SHAPE(8, 16, 4, 3, 8));
+    heads = tocsin_relation_view(universe, heads, SHAPE(8, 16, 12, 8));
+    tocsin_universe_set_logical(universe, false);
+    assert_int_equal(tocsin_relation_view(universe, row, SHAPE(1, 16, 32)),
+                     slice(universe, flat, 1, 48, 16));
+    assert_int_not_equal(slice(universe, flat, 1, 48, 16), row);
+    /* one batch, one token, one key head of a rank, repeated for its query heads */
+    tocsin_relation_id one = slice(universe, k, 0, 5, 1);
+    one = slice(universe, slice(universe, one, 1, 7, 1), 2, 2, 1);
+    one = tocsin_relation_view(universe, one, SHAPE(1, 1, 1, 1, 8));
+    one = tocsin_relation_expand(universe, one, SHAPE(1, 1, 1, 3, 8));
+    one = tocsin_relation_view(universe, one, SHAPE(1, 1, 3, 8));
+    const tocsin_relation_id same = slice(universe, slice(universe, heads, 0, 5, 1), 1, 7, 1);
+    assert_int_equal(one, slice(universe, same, 2, 6, 3));
+}
+
 static void views_that_mix_parts_are_refused(void **state)
 {
     tocsin_universe *universe = *state;
@@ -356,6 +384,7 @@ int main(void)
         TEST(heads_are_split_and_merged),
         TEST(a_single_head_finds_its_dim),
         TEST(a_single_row_stays_where_it_belongs),
+        TEST(logical_views_are_followed),
         TEST(views_that_mix_parts_are_refused),
         TEST(segments_survive_views_along_them),
         TEST(slices_compose),
