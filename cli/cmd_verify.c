@@ -3,6 +3,7 @@
 #include <tocsin/verify.h>
 
 #include "cli.h"
+#include "conforming.h"
 #include "verify_text.h"
 
 enum { FORMAT_TEXT, FORMAT_JSON };
@@ -79,6 +80,7 @@ int cmd_verify(int argc, char **argv)
     const char *world = NULL;
     unsigned order = TOCSIN_PLAN_ORDER_GROUP, format = FORMAT_TEXT;
     uint64_t causes = 20;
+    bool conform = false;
     tocsin_plan_options reading = {0};
     tocsin_verify_options proving = {0};
     const cli_option options[] = {
@@ -92,6 +94,8 @@ int cmd_verify(int argc, char **argv)
         {"enumerate", 0, CLI_FLAG, NULL, "every replica and micro-batch on its own",
          &proving.enumerate},
         {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
+        {"conform", 0, CLI_FLAG, NULL,
+         "compare the communication of a recorded run with a plan: --conform PLAN RUN", &conform},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
     };
     const cli_usage usage = {
@@ -111,8 +115,9 @@ int cmd_verify(int argc, char **argv)
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code))
         return exit_code;
     if (operands.count != 2) {
-        cli_error("tocsin verify needs two plans, not %zu", operands.count);
-        cli_hint("tocsin verify LOGICAL PARALLEL");
+        cli_error("tocsin verify needs %s, not %zu",
+                  conform ? "a plan and a recording" : "two plans", operands.count);
+        cli_hint(conform ? "tocsin verify --conform PLAN RUN" : "tocsin verify LOGICAL PARALLEL");
         return CLI_INPUT;
     }
     if (world != NULL && !parse_world(world, &reading.world)) {
@@ -120,6 +125,8 @@ int cmd_verify(int argc, char **argv)
         return CLI_INPUT;
     }
     reading.order = (tocsin_plan_order)order;
+    if (conform)
+        return cli_conform(operands.items[0], &reading, operands.items[1], format == FORMAT_JSON);
     proving.causes_max = causes > 1000000 ? 1000000 : (uint32_t)causes;
     return prove(&operands, &reading, &proving, format);
 }
