@@ -263,6 +263,29 @@ static tocsin_attribute *copy_attributes(tocsin_plan *plan, const tocsin_attribu
     return copy;
 }
 
+/* The set of this key. What a new one needs is allocated before its id is given, so that a failure
+ * cannot leave an id without a set. */
+static tocsin_status intern_attributes(tocsin_plan *plan, const tocsin_string *key,
+                                       const tocsin_attribute *sorted, uint32_t count,
+                                       uint32_t *attribute_set, tocsin_error *error)
+{
+    TOCSIN_TRY(tocsin_string_check(key, error));
+    uint32_t id = tocsin_intern_find(&plan->attribute_keys, key->text, key->bytes);
+    if (id == 0) {
+        tocsin_attribute *copy = copy_attributes(plan, sorted, count);
+        if (!copy || !TOCSIN_VEC_RESERVE(&plan->attribute_sets, 1))
+            return tocsin_error_memory(error);
+        id = tocsin_intern_put(&plan->attribute_keys, key->text, key->bytes);
+        if (id == 0)
+            return tocsin_error_memory(error);
+        assert(id == plan->attribute_sets.count + 1);
+        plan->attribute_sets.items[plan->attribute_sets.count++] =
+            (tocsin_attribute_set){.items = copy, .count = count};
+    }
+    *attribute_set = id - 1;
+    return TOCSIN_OK;
+}
+
 tocsin_status tocsin_plan_add_attributes(tocsin_plan *plan, const tocsin_attribute *items,
                                          uint32_t count, uint32_t *attribute_set,
                                          tocsin_error *error)
@@ -274,27 +297,8 @@ tocsin_status tocsin_plan_add_attributes(tocsin_plan *plan, const tocsin_attribu
     tocsin_string key = {0};
     for (uint32_t i = 0; i < count; ++i)
         append_attribute_key(&sorted[i], &key);
-    tocsin_status status = tocsin_string_check(&key, error);
-    uint32_t known = tocsin_intern_count(&plan->attribute_keys);
-    uint32_t id = 0;
-    if (status == TOCSIN_OK) {
-        /* First what belongs to a new id, so that a failure cannot leave an id without its set. */
-        id = tocsin_intern_find(&plan->attribute_keys, key.text, key.bytes);
-        tocsin_attribute *copy = id ? NULL : copy_attributes(plan, sorted, count);
-        bool room = id || (copy && TOCSIN_VEC_RESERVE(&plan->attribute_sets, 1));
-        if (room && !id) {
-            id = tocsin_intern_put(&plan->attribute_keys, key.text, key.bytes);
-            assert(id == 0 || id == known + 1);
-            if (id)
-                plan->attribute_sets.items[plan->attribute_sets.count++] =
-                    (tocsin_attribute_set){.items = copy, .count = count};
-        }
-        if (id == 0)
-            status = tocsin_error_memory(error);
-    }
+    tocsin_status status = intern_attributes(plan, &key, sorted, count, attribute_set, error);
     tocsin_string_free(&key);
-    if (status == TOCSIN_OK)
-        *attribute_set = id - 1;
     return status;
 }
 

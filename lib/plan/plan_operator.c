@@ -416,10 +416,10 @@ static tocsin_status find_declared(tocsin_plan_reader *r, tocsin_plan_op *op)
 }
 
 /* The code of the operator called `name`: builder.c interns the table's names first. */
-static tocsin_operator_code code_of(uint32_t name)
+static uint16_t code_of(uint32_t name)
 {
-    return name >= 2 && name - 2 < TOCSIN_OPERATOR_COUNT ? (tocsin_operator_code)(name - 2)
-                                                         : TOCSIN_OPERATOR_CALL;
+    bool known = name >= 2 && name - 2 < TOCSIN_OPERATOR_COUNT;
+    return (uint16_t)(known ? name - 2 : TOCSIN_OPERATOR_CALL);
 }
 
 tocsin_status tocsin_plan_reader_operator(tocsin_plan_reader *r)
