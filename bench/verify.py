@@ -68,7 +68,7 @@ def total_seconds(result):
     return result.get("seconds", 0) + result.get("read_seconds", 0)
 
 
-# ---- the campaign ------------------------------------------------------------------------------
+# ---- the campaign -----------------------------------------------------------------------------
 
 
 class Cases:
@@ -147,7 +147,7 @@ def campaign(only=None):
     figure("verify_false_reports", false, "count")
 
 
-# ---- nnScaler's plans ----------------------------------------------------------------------------
+# ---- nnScaler's plans -------------------------------------------------------------------------
 
 
 def world_name(path):
@@ -220,7 +220,7 @@ def mutated_nnscaler():
     figure("verify_nnscaler_named_exact_pct", 100 * exact, "%")
 
 
-# ---- size -----------------------------------------------------------------------------------------
+# ---- size -------------------------------------------------------------------------------------
 
 
 def time_config(config, repeat=1):
