@@ -53,7 +53,7 @@ static tocsin_relation_id add_terms(tocsin_universe *universe, const tocsin_rela
 
 /* The ends of the pieces along `dim`, of all operands that are segmented along it, ascending and
  * without repetition; `ends` has room for all. */
-static uint32_t common_ends(const tocsin_universe *universe, const tocsin_relation_id *relations,
+static uint32_t shared_ends(const tocsin_universe *universe, const tocsin_relation_id *relations,
                             uint32_t count, uint32_t dim, int64_t *ends)
 {
     uint32_t total = 0;
@@ -105,7 +105,7 @@ static tocsin_relation_id add_pieces(tocsin_universe *universe, const tocsin_rel
     tocsin_relation_id *parts = TOCSIN_SCRATCH(universe, tocsin_relation_id, count);
     if (!ends || !pieces || !parts)
         return 0;
-    uint32_t piece_count = common_ends(universe, relations, count, dim, ends);
+    uint32_t piece_count = shared_ends(universe, relations, count, dim, ends);
     int64_t start = 0;
     for (uint32_t k = 0; k < piece_count; ++k) {
         if (!cut_all(universe, relations, count, dim, start, ends[k], parts))

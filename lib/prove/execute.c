@@ -24,8 +24,13 @@ struct tocsin_meeting {
     uint32_t *unit; /* by position: who posted, UINT32_MAX none yet */
 };
 
+struct letter {
+    tocsin_relation_id relation;
+    uint32_t slot; /* the sender's micro-batch */
+};
+
 struct tocsin_mailbox {
-    TOCSIN_VEC(tocsin_relation_id) items;
+    TOCSIN_VEC(struct letter) items;
     uint32_t taken;
     uint32_t waiting; /* unit, or UINT32_MAX */
 };
@@ -368,7 +373,8 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
         ndims[j] = value->ndim;
     }
     const tocsin_execution execution = {
-        .kind = run->prover->op_kind[run->side][now->op_index],
+        .kind = rebase != NULL && rebase->kind != 0 ? rebase->kind
+                                                    : run->prover->op_kind[run->side][now->op_index],
         .op = run->side == TOCSIN_LOGICAL ? now->op_index : TOCSIN_PLAN_NONE,
         .inputs = inputs,
         .outputs = outputs,
@@ -592,6 +598,15 @@ static struct tocsin_mailbox *mailbox_of(tocsin_run *run, uint32_t from, uint32_
     return &run->boxes.items[*slot - 1];
 }
 
+static bool report_stray(const step *now, uint32_t slot)
+{
+    char text[120];
+    snprintf(text, sizeof text, "receives micro-batch %u in the turn of micro-batch %u", slot,
+             now->slot);
+    return report(now->run, now->unit, now->op_index, TOCSIN_INCIDENT_STRAY,
+                  TOCSIN_CAUSE_WRONG_INPUT, text);
+}
+
 static progress run_message(const step *now)
 {
     tocsin_run *run = now->run;
@@ -619,7 +634,9 @@ static progress run_message(const step *now)
         bool sound;
         if (!gather(now, &input, &sound))
             input = TOCSIN_POISON;
-        return sound && TOCSIN_VEC_PUSH(&box->items, input) &&
+        return sound &&
+                       TOCSIN_VEC_PUSH(&box->items,
+                                       (struct letter){.relation = input, .slot = now->slot}) &&
                        (box->waiting == UINT32_MAX || wake(run, box->waiting))
                    ? PROGRESS_DONE
                    : PROGRESS_FAILED;
@@ -629,7 +646,10 @@ static progress run_message(const step *now)
         return PROGRESS_BLOCKED;
     }
     box->waiting = UINT32_MAX;
-    return store(now, 0, box->items.items[box->taken++]) ? PROGRESS_DONE : PROGRESS_FAILED;
+    const struct letter letter = box->items.items[box->taken++];
+    if (letter.slot != now->slot && !report_stray(now, letter.slot))
+        return PROGRESS_FAILED;
+    return store(now, 0, letter.relation) ? PROGRESS_DONE : PROGRESS_FAILED;
 }
 
 /* What tocsin_plan_finish found wrong with the op, once per unit. */

@@ -17,7 +17,8 @@
 typedef enum tocsin_incident_kind {
     TOCSIN_INCIDENT_REFUSED,  /* the rule does not allow it; `cause` and `text` say why */
     TOCSIN_INCIDENT_UNDEFINED, /* reads a value that nothing has written */
-    TOCSIN_INCIDENT_FOREIGN   /* the logical plan has no such value */
+    TOCSIN_INCIDENT_FOREIGN,  /* the logical plan has no such value */
+    TOCSIN_INCIDENT_STRAY     /* a message of another micro-batch: legal, a clue when the proof fails */
 } tocsin_incident_kind;
 
 typedef struct tocsin_incident {
@@ -43,6 +44,7 @@ typedef struct tocsin_unit {
 typedef struct tocsin_rebase {
     bool reduced; /* partial operands, or a collective's partial result, as if they were whole */
     bool ordered; /* pieces of a collective's result as if they were in order */
+    uint32_t kind; /* run as this kind of operator, or 0 */
     tocsin_atom_id atom; /* in place of the result's own, or 0 */
 } tocsin_rebase;
 

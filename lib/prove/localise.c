@@ -122,6 +122,11 @@ static bool for_each_execution(tocsin_tracer *tracer, visit_execution *visit)
     return true;
 }
 
+static bool changes_nothing(uint16_t code)
+{
+    return code >= TOCSIN_OPERATOR_IDENTITY && code <= TOCSIN_OPERATOR_COPIES;
+}
+
 /* Is the value of the paired logical operator another one? */
 static bool is_astray(const tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uint32_t index)
 {
@@ -131,8 +136,8 @@ static bool is_astray(const tocsin_tracer *tracer, uint32_t unit, uint32_t slot,
         return false;
     const tocsin_plan_op *op = &run->plan->ops.items[index];
     const tocsin_plan_op *other = &tracer->logical->plan->ops.items[pair];
-    if (op->code >= TOCSIN_OPERATOR_IDENTITY && op->code <= TOCSIN_OPERATOR_COPIES)
-        return false; /* they change nothing, and systems number them as they please */
+    if (changes_nothing(op->code) && changes_nothing(other->code))
+        return false; /* systems number these as they please */
     if (op->output_count != other->output_count)
         return true;
     for (uint32_t j = 0; j < op->output_count; j++) {
@@ -154,6 +159,47 @@ static bool mark_astray(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uin
     if (tracer->candidate[op] == 0 && is_astray(tracer, unit, slot, op))
         tracer->candidate[op] = TOCSIN_CANDIDATE_ASTRAY;
     return true;
+}
+
+/* A factor that differs from the logical one may be that of a local mean, but then it is the same on
+ * all devices: name those that differ from most. */
+static bool mark_odd_factors(tocsin_tracer *tracer)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    const uint32_t *kinds = tracer->run->prover->op_kind[TOCSIN_PARALLEL];
+    tocsin_map counts = {0}; /* (logical op, kind) -> ops */
+    tocsin_map most = {0};   /* logical op -> kind that most have */
+    bool sound = true;
+
+    for (uint32_t k = 0; k < plan->ops.count && sound; k++) {
+        if (tracer->paired[k] == TOCSIN_PLAN_NONE || plan->ops.items[k].code != TOCSIN_OPERATOR_SCALE)
+            continue;
+        uint64_t *count = tocsin_map_at(&counts, (uint64_t)tracer->paired[k] << 32 | kinds[k]);
+        uint64_t *best = count == NULL ? NULL : tocsin_map_at(&most, tracer->paired[k]);
+        sound = best != NULL;
+        if (sound && ++*count > *best >> 32)
+            *best = *count << 32 | kinds[k];
+    }
+    for (uint32_t k = 0; k < plan->ops.count && sound; k++) {
+        const uint64_t *best = tocsin_map_find(&most, tracer->paired[k]);
+        if (tracer->needed[k] && plan->ops.items[k].code == TOCSIN_OPERATOR_SCALE && best != NULL &&
+            (uint32_t)*best != kinds[k] && tocsin_tracer_other_constant(tracer, k))
+            tracer->candidate[k] = TOCSIN_CANDIDATE_CONSTANT;
+    }
+    tocsin_map_free(&counts);
+    tocsin_map_free(&most);
+    return sound;
+}
+
+static bool mark_constants(tocsin_tracer *tracer)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    for (uint32_t k = 0; k < plan->ops.count; k++)
+        if (tracer->needed[k] && tracer->candidate[k] == 0 &&
+            plan->ops.items[k].code != TOCSIN_OPERATOR_SCALE &&
+            tocsin_tracer_other_constant(tracer, k))
+            tracer->candidate[k] = TOCSIN_CANDIDATE_CONSTANT;
+    return mark_odd_factors(tracer);
 }
 
 static void mark_incidents(tocsin_tracer *tracer)
@@ -228,6 +274,13 @@ static bool explain_astray(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
     return tocsin_tracer_explain(tracer, unit, slot, op, NULL);
 }
 
+static bool explain_constant(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uint32_t op)
+{
+    if (!is_first(tracer, op, TOCSIN_CANDIDATE_CONSTANT))
+        return true;
+    return tocsin_tracer_explain(tracer, unit, slot, op, NULL);
+}
+
 static bool explain_incidents(tocsin_tracer *tracer)
 {
     const tocsin_run *run = tracer->run;
@@ -257,7 +310,32 @@ static bool has_failed(const tocsin_check *check)
     return check->status == TOCSIN_CHECK_DIFFERENT || check->status == TOCSIN_CHECK_LOST;
 }
 
-/* Outputs that are wrong although nothing before them is. */
+/* What is made of a wrong output (the optimizer's step of a wrong gradient) is no cause of its own. */
+static void mark_outputs(tocsin_tracer *tracer, const tocsin_comparison *comparison)
+{
+    const tocsin_plan *plan = tracer->run->plan;
+    for (size_t k = 0; k < comparison->checks.count; k++) {
+        const tocsin_check *check = &comparison->checks.items[k];
+        const tocsin_plan_role *role =
+            &plan->roles.items[tracer->run->units.items[check->unit].role];
+        const uint32_t value = role->first_value + plan->outputs.items[check->output].value;
+        const uint32_t op = tracer->producer[value];
+        if (check->status == TOCSIN_CHECK_DIFFERENT && !tracer->tainted[value] &&
+            op != TOCSIN_PLAN_NONE && tracer->candidate[op] == 0)
+            tracer->candidate[op] = TOCSIN_CANDIDATE_OUTPUT;
+    }
+}
+
+/* Is the output wrong although nothing before it is? */
+static bool is_first_wrong(const tocsin_tracer *tracer, uint32_t value)
+{
+    const uint32_t op = tracer->producer[value];
+    if (!tracer->tainted[value])
+        return true;
+    return op != TOCSIN_PLAN_NONE && tracer->candidate[op] == TOCSIN_CANDIDATE_OUTPUT &&
+           !tracer->derived[op];
+}
+
 static bool explain_outputs(tocsin_tracer *tracer, const tocsin_comparison *comparison)
 {
     const tocsin_plan *plan = tracer->run->plan;
@@ -266,7 +344,7 @@ static bool explain_outputs(tocsin_tracer *tracer, const tocsin_comparison *comp
         const tocsin_plan_role *role =
             &plan->roles.items[tracer->run->units.items[check->unit].role];
         const uint32_t value = plan->outputs.items[check->output].value;
-        if (has_failed(check) && !tracer->tainted[role->first_value + value] &&
+        if (has_failed(check) && is_first_wrong(tracer, role->first_value + value) &&
             !tocsin_tracer_output(tracer, check))
             return false;
     }
@@ -293,9 +371,13 @@ static tocsin_status localise(tocsin_tracer *tracer, const tocsin_comparison *co
         return status;
     mark_incidents(tracer);
     (void)for_each_execution(tracer, mark_astray);
+    if (!mark_constants(tracer))
+        return tocsin_error_memory(error);
     TOCSIN_TRY(spread_all(tracer, error));
-    if (!explain_incidents(tracer) || !for_each_execution(tracer, explain_astray) ||
-        !explain_outputs(tracer, comparison))
+    mark_outputs(tracer, comparison);
+    TOCSIN_TRY(spread_all(tracer, error));
+    if (!explain_incidents(tracer) || !for_each_execution(tracer, explain_constant) ||
+        !for_each_execution(tracer, explain_astray) || !explain_outputs(tracer, comparison))
         return tocsin_error_memory(error);
     return TOCSIN_OK;
 }

@@ -16,6 +16,7 @@ typedef enum difference {
     DIFFERENCE_PARTIAL,   /* part of a sum */
     DIFFERENCE_SEGMENTED, /* pieces that do not continue one another */
     DIFFERENCE_MAP,       /* axes in another order */
+    DIFFERENCE_WEIGHTS,   /* the terms of a sum in other proportions */
     DIFFERENCE_FACTOR
 } difference;
 
@@ -94,31 +95,25 @@ static bool has_other_atom(const tocsin_tracer *tracer, tocsin_relation_id a, to
     return false;
 }
 
-/* Axes of a dim's digits, repeats and repeated elements left out. */
-static uint32_t axes_of(const tocsin_term *term, uint32_t dim, uint32_t axes[16])
-{
-    uint32_t first = 0, count = 0;
-    for (uint32_t d = 0; d < dim; d++)
-        first += term->digit_count[d];
-    for (uint32_t k = 0; k < term->digit_count[dim] && count < 16; k++) {
-        const uint32_t axis = term->digits[first + k].axis;
-        if (axis != TOCSIN_DIGIT_BROADCAST && (count == 0 || axes[count - 1] != axis))
-            axes[count++] = axis;
-    }
-    return count;
-}
-
+/* Do the dims run over the same axes of the atom in the same steps? Ranges do not matter, and where
+ * the digits differ in number (a rank's may merge or vanish) nothing is said. */
 static bool same_axes(const tocsin_relation *own, const tocsin_relation *expected)
 {
+    uint32_t first[2] = {0, 0};
     if (own->segmented || expected->segmented || own->count == 0 || expected->count == 0 ||
         own->ndim != expected->ndim || own->terms[0].atom != expected->terms[0].atom)
         return true;
+    const tocsin_term *left = &own->terms[0], *right = &expected->terms[0];
     for (uint32_t d = 0; d < own->ndim; d++) {
-        uint32_t left[16], right[16];
-        const uint32_t count = axes_of(&own->terms[0], d, left);
-        if (count != axes_of(&expected->terms[0], d, right) ||
-            memcmp(left, right, count * sizeof left[0]) != 0)
-            return false;
+        const uint32_t count = left->digit_count[d];
+        for (uint32_t k = 0; count == right->digit_count[d] && k < count; k++) {
+            const tocsin_digit *a = &left->digits[first[0] + k];
+            const tocsin_digit *b = &right->digits[first[1] + k];
+            if (a->axis != b->axis || (a->axis != TOCSIN_DIGIT_BROADCAST && a->stride != b->stride))
+                return false;
+        }
+        first[0] += count;
+        first[1] += right->digit_count[d];
     }
     return true;
 }
@@ -141,6 +136,29 @@ static bool same_factors(const tocsin_relation *own, const tocsin_relation *expe
     return true;
 }
 
+/* Are the factors of the terms, in the order of atoms, in one proportion to the expected ones? True
+ * for partial sums, of which parts may be missing for a while. */
+static bool same_proportions(const tocsin_tracer *tracer, const tocsin_relation *own,
+                             const tocsin_relation *expected)
+{
+    tocsin_universe *universe = tracer->run->prover->universe;
+    tocsin_factor_id ratio = 0;
+    if (own->segmented || expected->segmented || own->count != expected->count || own->count < 2 ||
+        is_partial(own) || is_partial(expected))
+        return true;
+    for (uint32_t k = 0; k < own->count; k++) {
+        if (own->terms[k].atom != expected->terms[k].atom)
+            return true;
+        const tocsin_factor_id one = tocsin_factor_multiply(
+            universe, own->terms[k].factor,
+            tocsin_factor_inverse(universe, expected->terms[k].factor));
+        if (k > 0 && one != ratio)
+            return false;
+        ratio = one;
+    }
+    return true;
+}
+
 static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
                           tocsin_relation_id expected)
 {
@@ -155,6 +173,8 @@ static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
         return DIFFERENCE_MAP;
     if (is_partial(left) && !is_partial(right))
         return DIFFERENCE_PARTIAL;
+    if (!same_proportions(tracer, left, right))
+        return DIFFERENCE_WEIGHTS;
     return same_factors(left, right) ? DIFFERENCE_NONE : DIFFERENCE_FACTOR;
 }
 
@@ -178,7 +198,7 @@ bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own
     if (!known(own) || !known(expected) || is_inner_step(tracer, own))
         return true;
     const difference found = compare(tracer, own, expected);
-    return found != DIFFERENCE_ATOMS && found != DIFFERENCE_MAP;
+    return found != DIFFERENCE_ATOMS && found != DIFFERENCE_MAP && found != DIFFERENCE_WEIGHTS;
 }
 
 /* ---- going upstream --------------------------------------------------------------------------------------- */
@@ -347,24 +367,53 @@ static bool root_of_partial(tocsin_tracer *tracer, place at, uint32_t input)
                                                 label_of(tracer, consumer.op))});
 }
 
-/* The attributes of the op and its pair, as text when they differ. */
-static bool other_constants(tocsin_tracer *tracer, uint32_t op, const char **own,
-                            const char **expected)
+/* Attributes that differ between a rank and the logical model by right: local shapes and positions,
+ * and factors of local means. */
+static bool depends_on_rank(uint16_t code)
+{
+    switch (code) {
+    case TOCSIN_OPERATOR_VIEW:
+    case TOCSIN_OPERATOR_EXPAND:
+    case TOCSIN_OPERATOR_SPLIT:
+    case TOCSIN_OPERATOR_SLICE:
+    case TOCSIN_OPERATOR_PAD:
+    case TOCSIN_OPERATOR_FULL:
+    case TOCSIN_OPERATOR_ARANGE:
+    case TOCSIN_OPERATOR_EMBEDDING:
+    case TOCSIN_OPERATOR_EMBEDDING_BACKWARD:
+        return true;
+    default:
+        return tocsin_operator_communicates((tocsin_operator_code)code);
+    }
+}
+
+bool tocsin_tracer_other_constant(const tocsin_tracer *tracer, uint32_t op)
 {
     const uint32_t pair = tracer->paired[op];
     const tocsin_prover *prover = tracer->run->prover;
     if (pair == TOCSIN_PLAN_NONE)
         return false;
-    const uint32_t own_kind = prover->op_kind[TOCSIN_PARALLEL][op];
-    const uint32_t pair_kind = prover->op_kind[TOCSIN_LOGICAL][pair];
-    const tocsin_kind *left = &prover->kinds.items[own_kind - 1];
-    const tocsin_kind *right = &prover->kinds.items[pair_kind - 1];
-    if (own_kind == pair_kind || left->code != right->code || strcmp(left->name, right->name) != 0 ||
-        left->code == TOCSIN_OPERATOR_VIEW || left->code == TOCSIN_OPERATOR_EXPAND ||
-        left->code == TOCSIN_OPERATOR_SPLIT || left->code == TOCSIN_OPERATOR_FULL)
-        return false; /* local shapes differ by right */
-    *own = keep(tracer, tocsin_intern_text(&prover->kind_texts, own_kind, NULL));
-    *expected = keep(tracer, tocsin_intern_text(&prover->kind_texts, pair_kind, NULL));
+    const uint32_t own = prover->op_kind[TOCSIN_PARALLEL][op];
+    const uint32_t other = prover->op_kind[TOCSIN_LOGICAL][pair];
+    const tocsin_kind *left = &prover->kinds.items[own - 1];
+    const tocsin_kind *right = &prover->kinds.items[other - 1];
+    return own != other && left->code == right->code && strcmp(left->name, right->name) == 0 &&
+           !depends_on_rank(left->code);
+}
+
+/* The attributes of the op and its pair, as text when they differ. */
+static bool other_constants(tocsin_tracer *tracer, uint32_t op, const char **own,
+                            const char **expected)
+{
+    const tocsin_prover *prover = tracer->run->prover;
+    if (!tocsin_tracer_other_constant(tracer, op))
+        return false;
+    *own = keep(tracer, tocsin_intern_text(&prover->kind_texts,
+                                           prover->op_kind[TOCSIN_PARALLEL][op], NULL));
+    *expected = keep(
+        tracer,
+        tocsin_intern_text(&prover->kind_texts,
+                           prover->op_kind[TOCSIN_LOGICAL][tracer->paired[op]], NULL));
     return true;
 }
 
@@ -395,6 +444,8 @@ static int cause_of(difference what)
         return TOCSIN_CAUSE_WRONG_ORDER;
     case DIFFERENCE_MAP:
         return TOCSIN_CAUSE_WRONG_LAYOUT;
+    case DIFFERENCE_WEIGHTS:
+        return TOCSIN_CAUSE_EXTRA_TERM;
     case DIFFERENCE_FACTOR:
         return TOCSIN_CAUSE_WRONG_SCALE;
     case DIFFERENCE_NONE:
@@ -433,6 +484,8 @@ static int cause_of_terms(const tocsin_tracer *tracer, tocsin_relation_id own,
     const bool fewer = has_other_atom(tracer, expected, own);
     if (more && fewer)
         return TOCSIN_CAUSE_WRONG_INPUT;
+    if (!more && !fewer && compare(tracer, own, expected) == DIFFERENCE_WEIGHTS)
+        return TOCSIN_CAUSE_EXTRA_TERM;
     return more ? TOCSIN_CAUSE_EXTRA_TERM : TOCSIN_CAUSE_MISSING_TERM;
 }
 
@@ -472,9 +525,12 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
     const uint32_t pair = tracer->paired[op_index];
     const char *own, *expected;
 
-    if (incident != NULL && incident->kind == TOCSIN_INCIDENT_UNDEFINED)
+    if (incident != NULL && (incident->kind == TOCSIN_INCIDENT_UNDEFINED ||
+                             incident->kind == TOCSIN_INCIDENT_STRAY))
         return root_of_result(tracer, at, incident);
-    if (other_constants(tracer, op_index, &own, &expected))
+    if ((op->code != TOCSIN_OPERATOR_SCALE ||
+         tracer->candidate[op_index] == TOCSIN_CANDIDATE_CONSTANT) &&
+        other_constants(tracer, op_index, &own, &expected))
         return own != NULL && expected != NULL && root_of_constants(tracer, at, own, expected);
     if (incident != NULL && incident->kind == TOCSIN_INCIDENT_REFUSED &&
         incident->cause == TOCSIN_CAUSE_MISSING_REDUCTION) {
@@ -679,6 +735,8 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_ORDER, maker.unit, maker.op);
     case DIFFERENCE_MAP:
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_LAYOUT, maker.unit, maker.op);
+    case DIFFERENCE_WEIGHTS:
+        return output_root(tracer, check, TOCSIN_CAUSE_EXTRA_TERM, maker.unit, maker.op);
     case DIFFERENCE_FACTOR:
         if (common_ratio(tracer, own, check->expected, &ratio) &&
             find_ratio_maker(tracer, start, output->value, ratio, &maker))

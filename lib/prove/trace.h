@@ -4,7 +4,12 @@
 
 #include "prove/localise.h"
 
-enum { TOCSIN_CANDIDATE_INCIDENT = 1, TOCSIN_CANDIDATE_ASTRAY = 2 };
+enum {
+    TOCSIN_CANDIDATE_INCIDENT = 1,
+    TOCSIN_CANDIDATE_ASTRAY,   /* its value is another than its logical counterpart's */
+    TOCSIN_CANDIDATE_CONSTANT, /* its constant is */
+    TOCSIN_CANDIDATE_OUTPUT    /* makes an output that is wrong though nothing before it is */
+};
 
 /* Indices over the parallel plan; arrays in the arena. */
 typedef struct tocsin_tracer {
@@ -24,6 +29,10 @@ typedef struct tocsin_tracer {
  * True when either is unknown, and for the inner steps of a sharded look-up. */
 bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own,
                              tocsin_relation_id expected);
+
+/* Has the op other constants than its logical counterpart, that should be the same on every rank?
+ * (A factor may be that of a local mean.) */
+bool tocsin_tracer_other_constant(const tocsin_tracer *tracer, uint32_t op);
 
 /* Each adds roots; false: out of memory. */
 /* An operator that is a first candidate, in one execution; `incident` NULL: it is astray. */
