@@ -302,7 +302,10 @@ static tocsin_relation_id rebased(const step *now, tocsin_relation_id relation)
         return relation;
     if (rebase->ordered)
         relation = tocsin_relation_as_ordered(universe, relation);
-    return rebase->reduced ? tocsin_relation_as_reduced(universe, relation) : relation;
+    if (rebase->reduced)
+        relation = tocsin_relation_as_reduced(universe, relation);
+    return rebase->factor != 0 ? tocsin_relation_scale(universe, relation, rebase->factor)
+                               : relation;
 }
 
 /* Write a result, unless it does not have the shape that the plan declares: then poison. */
@@ -340,6 +343,9 @@ static bool accumulate(const step *now, tocsin_relation_id relation)
     if (now->symbolic_microbatch && value->persistent)
         relation = tocsin_relation_sum_over(universe, relation, TOCSIN_SYMBOL_MICROBATCH,
                                             now->run->prover->size[TOCSIN_SYMBOL_MICROBATCH]);
+    const tocsin_rebase *rebase = tocsin_rebase_of(now->run->rebases, now->op_index);
+    if (rebase != NULL && rebase->factor != 0 && relation != 0)
+        relation = tocsin_relation_scale(universe, relation, rebase->factor);
     if (relation != 0 && *target != 0 && *target != TOCSIN_POISON) {
         const tocsin_relation_id both[2] = {*target, relation};
         relation = tocsin_relation_add(universe, both, NULL, 2);
@@ -373,8 +379,7 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
         ndims[j] = value->ndim;
     }
     const tocsin_execution execution = {
-        .kind = rebase != NULL && rebase->kind != 0 ? rebase->kind
-                                                    : run->prover->op_kind[run->side][now->op_index],
+        .kind = run->prover->op_kind[run->side][now->op_index],
         .op = run->side == TOCSIN_LOGICAL ? now->op_index : TOCSIN_PLAN_NONE,
         .inputs = inputs,
         .outputs = outputs,
@@ -390,6 +395,8 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
     for (uint32_t j = 0; j < now->op->output_count; j++) {
         if (rebase != NULL && rebase->atom != 0 && j == 0)
             outputs[j] = tocsin_relation_with_atom(universe, outputs[j], rebase->atom);
+        if (rebase != NULL && rebase->factor != 0)
+            outputs[j] = tocsin_relation_scale(universe, outputs[j], rebase->factor);
         foreign |= is_foreign(run, outputs[j]);
         if (!store(now, j, outputs[j]))
             return false;

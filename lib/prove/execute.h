@@ -44,7 +44,7 @@ typedef struct tocsin_unit {
 typedef struct tocsin_rebase {
     bool reduced; /* partial operands, or a collective's partial result, as if they were whole */
     bool ordered; /* pieces of a collective's result as if they were in order */
-    uint32_t kind; /* run as this kind of operator, or 0 */
+    tocsin_factor_id factor; /* the result times this factor; 0: 1 */
     tocsin_atom_id atom; /* in place of the result's own, or 0 */
 } tocsin_rebase;
 

@@ -69,7 +69,7 @@ static void index_ops(tocsin_tracer *tracer)
     }
 }
 
-static tocsin_status tracer_init(tocsin_tracer *tracer, const tocsin_run *run,
+tocsin_status tocsin_tracer_init(tocsin_tracer *tracer, const tocsin_run *run,
                                  const tocsin_run *logical, const uint32_t *match,
                                  tocsin_roots *roots, tocsin_error *error)
 {
@@ -351,24 +351,31 @@ static bool explain_outputs(tocsin_tracer *tracer, const tocsin_comparison *comp
     return true;
 }
 
+tocsin_status tocsin_tracer_need(tocsin_tracer *tracer, const tocsin_comparison *comparison,
+                                 size_t *failed, tocsin_error *error)
+{
+    TOCSIN_VEC(uint32_t) outputs = {0};
+    tocsin_status status = TOCSIN_OK;
+
+    for (size_t k = 0; k < comparison->checks.count && status == TOCSIN_OK; k++)
+        if (has_failed(&comparison->checks.items[k]) &&
+            !TOCSIN_VEC_PUSH(&outputs, comparison->checks.items[k].output))
+            status = tocsin_error_memory(error);
+    *failed = outputs.count;
+    if (status == TOCSIN_OK && outputs.count > 0)
+        status = tocsin_needed_ops(tracer->run->plan, tracer->match, outputs.items, outputs.count,
+                                   tracer->needed, error);
+    TOCSIN_VEC_FREE(&outputs);
+    return status;
+}
+
 static tocsin_status localise(tocsin_tracer *tracer, const tocsin_comparison *comparison,
                               tocsin_error *error)
 {
-    TOCSIN_VEC(uint32_t) failed = {0};
-    for (size_t k = 0; k < comparison->checks.count; k++)
-        if (has_failed(&comparison->checks.items[k]) &&
-            !TOCSIN_VEC_PUSH(&failed, comparison->checks.items[k].output)) {
-            TOCSIN_VEC_FREE(&failed);
-            return tocsin_error_memory(error);
-        }
-    const size_t count = failed.count;
-    tocsin_status status = TOCSIN_OK;
-    if (count > 0)
-        status = tocsin_needed_ops(tracer->run->plan, tracer->match, failed.items, count,
-                                   tracer->needed, error);
-    TOCSIN_VEC_FREE(&failed);
-    if (status != TOCSIN_OK || count == 0)
-        return status;
+    size_t failed;
+    TOCSIN_TRY(tocsin_tracer_need(tracer, comparison, &failed, error));
+    if (failed == 0)
+        return TOCSIN_OK;
     mark_incidents(tracer);
     (void)for_each_execution(tracer, mark_astray);
     if (!mark_constants(tracer))
@@ -388,7 +395,7 @@ tocsin_status tocsin_localise(const tocsin_run *parallel, const tocsin_run *logi
 {
     tocsin_tracer tracer;
     *roots = (tocsin_roots){0};
-    tocsin_status status = tracer_init(&tracer, parallel, logical, match, roots, error);
+    tocsin_status status = tocsin_tracer_init(&tracer, parallel, logical, match, roots, error);
     if (status == TOCSIN_OK)
         status = localise(&tracer, comparison, error);
     tocsin_arena_free(&tracer.arena);

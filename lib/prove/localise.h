@@ -26,4 +26,28 @@ tocsin_status tocsin_localise(const tocsin_run *parallel, const tocsin_run *logi
                               tocsin_roots *roots, tocsin_error *error);
 void tocsin_roots_free(tocsin_roots *roots);
 
+/* A guess at the one thing that is wrong: the results of these ops should be `factor` times what they
+ * are. To be tested by running the plan with it. */
+typedef struct tocsin_hypothesis {
+    const uint32_t *ops;
+    uint32_t count;
+    int cause;
+    tocsin_factor_id factor;
+    const char *relation, *expected;
+} tocsin_hypothesis;
+
+typedef struct tocsin_hypotheses {
+    TOCSIN_VEC(tocsin_hypothesis) items;
+    tocsin_arena arena;
+} tocsin_hypotheses;
+
+/* Factors that linear steps may have wrong: scalings that differ from the logical ones or from those
+ * of other ranks, and when a failed output is wrong by a factor alone, scalings, reductions and
+ * repeated accumulations that make this factor. At most `limit`. */
+tocsin_status tocsin_hypothesise(const tocsin_run *parallel, const tocsin_run *logical,
+                                 const tocsin_comparison *comparison, const uint32_t *match,
+                                 uint32_t limit, tocsin_hypotheses *hypotheses,
+                                 tocsin_error *error);
+void tocsin_hypotheses_free(tocsin_hypotheses *hypotheses);
+
 #endif

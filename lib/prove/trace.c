@@ -594,8 +594,7 @@ static bool nearest_maker(const tocsin_tracer *tracer, place start, uint32_t val
     return true;
 }
 
-/* The ratio own / expected when all terms share one. */
-static bool common_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
+bool tocsin_tracer_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
                          tocsin_relation_id expected, tocsin_factor_id *ratio)
 {
     tocsin_universe *universe = tracer->run->prover->universe;
@@ -738,7 +737,7 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
     case DIFFERENCE_WEIGHTS:
         return output_root(tracer, check, TOCSIN_CAUSE_EXTRA_TERM, maker.unit, maker.op);
     case DIFFERENCE_FACTOR:
-        if (common_ratio(tracer, own, check->expected, &ratio) &&
+        if (tocsin_tracer_ratio(tracer, own, check->expected, &ratio) &&
             find_ratio_maker(tracer, start, output->value, ratio, &maker))
             return output_root(tracer, check,
                                is_reduction(op_at(tracer, maker.op)->code)

@@ -30,6 +30,17 @@ typedef struct tocsin_tracer {
 bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own,
                              tocsin_relation_id expected);
 
+/* Prepare a tracer (roots may be NULL); its arena is the caller's to free. (localise.c) */
+tocsin_status tocsin_tracer_init(tocsin_tracer *tracer, const tocsin_run *run,
+                                 const tocsin_run *logical, const uint32_t *match,
+                                 tocsin_roots *roots, tocsin_error *error);
+/* Mark what the failed outputs need; *failed: how many there are. (localise.c) */
+tocsin_status tocsin_tracer_need(tocsin_tracer *tracer, const tocsin_comparison *comparison,
+                                 size_t *failed, tocsin_error *error);
+/* own / expected when all terms share one ratio of factors. */
+bool tocsin_tracer_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
+                         tocsin_relation_id expected, tocsin_factor_id *ratio);
+
 /* Has the op other constants than its logical counterpart, that should be the same on every rank?
  * (A factor may be that of a local mean.) */
 bool tocsin_tracer_other_constant(const tocsin_tracer *tracer, uint32_t op);

@@ -12,7 +12,7 @@
 #include "prove/rebase.h"
 #include "prove/verdict.h"
 
-enum { REBASE_ROUNDS_MAX = 8 };
+enum { REBASE_ROUNDS_MAX = 8, HYPOTHESES_MAX = 200, HYPOTHESIS_EXECUTIONS_MAX = 20000000 };
 
 const char *tocsin_verdict_text(tocsin_verdict verdict)
 {
@@ -304,28 +304,114 @@ static tocsin_status report_causes(const tocsin_run *run, const tocsin_run *logi
     return status;
 }
 
+/* Run the parallel plan again with the rebases. */
+static tocsin_status rerun(attempt *one, const tocsin_rebases *rebases, tocsin_run *run,
+                           tocsin_comparison *comparison, tocsin_error *error)
+{
+    *comparison = (tocsin_comparison){0};
+    tocsin_status status = tocsin_run_init(run, &one->prover, TOCSIN_PARALLEL,
+                                           one->parallel.enumerate_replicas,
+                                           one->parallel.enumerate_microbatches, error);
+    run->rebases = rebases;
+    if (status == TOCSIN_OK)
+        status = tocsin_run_all(run, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_compare(run, &one->logical, comparison, error);
+    return status;
+}
+
+/* Is the plan proved when this is put right? */
+static tocsin_status test_hypothesis(attempt *one, const tocsin_hypothesis *hypothesis, bool *proves,
+                                     tocsin_error *error)
+{
+    tocsin_rebases rebases = {0};
+    tocsin_run run = {0};
+    tocsin_comparison comparison = {0};
+    tocsin_status status = TOCSIN_OK;
+
+    *proves = false;
+    for (uint32_t k = 0; k < hypothesis->count && status == TOCSIN_OK; k++)
+        if (!TOCSIN_VEC_PUSH(&rebases.items, (tocsin_rebase){.factor = hypothesis->factor}) ||
+            !tocsin_map_put(&rebases.by_op, hypothesis->ops[k], rebases.items.count))
+            status = tocsin_error_memory(error);
+    if (status == TOCSIN_OK)
+        status = rerun(one, &rebases, &run, &comparison, error);
+    if (status == TOCSIN_OK)
+        *proves = all_equal(&comparison);
+    tocsin_comparison_free(&comparison);
+    tocsin_run_free(&run);
+    tocsin_rebases_free(&rebases);
+    return status;
+}
+
+static tocsin_status report_hypothesis(const attempt *one, const tocsin_hypothesis *hypothesis,
+                                       tocsin_report *report, tocsin_error *error)
+{
+    for (uint32_t u = 0; u < one->parallel.units.count; u++) {
+        const tocsin_plan_role *role =
+            &one->parallel.plan->roles.items[one->parallel.units.items[u].role];
+        for (uint32_t k = 0; k < hypothesis->count; k++) {
+            const tocsin_plan_segment *first = &one->parallel.plan->segments.items[role->first_segment];
+            const tocsin_plan_segment *last = first + role->segment_count - 1;
+            if (role->segment_count == 0 || hypothesis->ops[k] < first->first_op ||
+                hypothesis->ops[k] >= last->first_op + last->op_count)
+                continue;
+            const tocsin_root root = {.cause = hypothesis->cause,
+                                      .unit = u,
+                                      .op = hypothesis->ops[k],
+                                      .pair = TOCSIN_PLAN_NONE,
+                                      .output = TOCSIN_PLAN_NONE,
+                                      .relation = hypothesis->relation,
+                                      .expected = hypothesis->expected,
+                                      .fix = ""};
+            TOCSIN_TRY(tocsin_report_root(report, &one->parallel, &root, error));
+        }
+    }
+    return TOCSIN_OK;
+}
+
+/* A single wrong factor explains everything: *found. */
+static tocsin_status find_factor(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
+                                 bool *found, tocsin_error *error)
+{
+    tocsin_hypotheses guesses;
+    const uint64_t cost = one->parallel.executions + 1;
+    const uint64_t limit = HYPOTHESIS_EXECUTIONS_MAX / cost;
+    *found = false;
+    if (limit == 0)
+        return TOCSIN_OK;
+    tocsin_status status =
+        tocsin_hypothesise(&one->parallel, &one->logical, &one->comparison, sanity->match,
+                           limit < HYPOTHESES_MAX ? (uint32_t)limit : HYPOTHESES_MAX, &guesses,
+                           error);
+    for (size_t k = 0; k < guesses.items.count && status == TOCSIN_OK && !*found; k++) {
+        status = test_hypothesis(one, &guesses.items.items[k], found, error);
+        if (status == TOCSIN_OK && *found)
+            status = report_hypothesis(one, &guesses.items.items[k], report, error);
+    }
+    tocsin_hypotheses_free(&guesses);
+    return status;
+}
+
 /* All independent causes: what was found is taken as if it were right, and the plan is run again. */
 static tocsin_status find_causes(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
                                  tocsin_error *error)
 {
     tocsin_rebases rebases = {0};
-    bool rebased = false;
+    bool rebased = false, explained = false;
     TOCSIN_TRY(tocsin_report_sanity(report, one->parallel.plan, sanity, error));
+    if (sanity->findings.count == 0 && !all_equal(&one->comparison))
+        TOCSIN_TRY(find_factor(one, sanity, report, &explained, error));
+    if (explained)
+        return TOCSIN_OK;
     tocsin_status status =
         report_causes(&one->parallel, &one->logical, &one->comparison, sanity->match, report,
                       &rebases, &rebased, error);
     for (int round = 1; status == TOCSIN_OK && rebased && round < REBASE_ROUNDS_MAX; round++) {
-        tocsin_run run;
-        tocsin_comparison comparison = {0};
+        tocsin_run run = {0};
+        tocsin_comparison comparison;
         rebased = false;
-        status = tocsin_run_init(&run, &one->prover, TOCSIN_PARALLEL,
-                                 one->parallel.enumerate_replicas,
-                                 one->parallel.enumerate_microbatches, error);
-        run.rebases = &rebases;
-        if (status == TOCSIN_OK)
-            status = tocsin_run_all(&run, error);
-        if (status == TOCSIN_OK)
-            status = tocsin_compare(&run, &one->logical, &comparison, error);
+        status = rerun(one, &rebases, &run, &comparison, error);
         if (status == TOCSIN_OK)
             status = report_causes(&run, &one->logical, &comparison, sanity->match, report,
                                    &rebases, &rebased, error);
