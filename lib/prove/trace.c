@@ -552,8 +552,8 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
             input = i;
         }
     }
-    if (worst == DIFFERENCE_NONE ||
-        (worst == DIFFERENCE_FACTOR && incident != NULL && incident->kind != TOCSIN_INCIDENT_FOREIGN))
+    const bool foreign = incident != NULL && incident->kind == TOCSIN_INCIDENT_FOREIGN;
+    if (worst == DIFFERENCE_NONE || (worst == DIFFERENCE_FACTOR && !foreign))
         return root_of_result(tracer, at, incident);
     return root_of_input(tracer, at, input, worst, logical_operand(tracer, pair, input));
 }

@@ -391,8 +391,11 @@ static void sums_do_not_depend_on_order(void **state)
             shuffle(ids, count);
             assert_int_equal(add_tree(ids, count), sum);
         }
-        tocsin_relation_id twice[2] = {sum, sum};
         tocsin_factor_id opposite[2] = {0, tocsin_factor_rational(universe, -1, 1)};
+        tocsin_relation_id all_and_last[2] = {sum, ids[count - 1]};
+        assert_int_equal(tocsin_relation_add(universe, all_and_last, opposite, 2),
+                         add_tree(ids, count - 1));
+        tocsin_relation_id twice[2] = {sum, sum};
         tocsin_relation_id nothing = tocsin_relation_add(universe, twice, opposite, 2);
         assert_int_equal(tocsin_relation_get(universe, nothing)->count, 0);
     }
@@ -604,6 +607,9 @@ static int make_universe(void **state)
     (void)state;
     universe = tocsin_universe_new();
     assert_non_null(universe);
+    const int64_t sizes[2] = {SYMBOL_VALUES, SYMBOL_VALUES};
+    if (random_below(2))
+        tocsin_universe_set_sizes(universe, sizes);
     for (uint32_t atom = 0; atom < ATOMS; ++atom) {
         const char name[2] = {(char)('a' + atom), 0};
         assert_int_equal(tocsin_atom_input(universe, name, 1, atom_shapes[atom], AXES),
