@@ -1,5 +1,5 @@
-/* prove/layout.h - shared by the files that lay out relations anew: layout.c, view.c, join.c,
- * define.c. Inside of the relation algebra, like universe.h.
+/* prove/layout.h - shared by the files that lay out relations anew: layout, view, view_pattern, join,
+ * widen and define.c. Inside of the relation algebra, like universe.h.
  */
 #ifndef TOCSIN_PROVE_LAYOUT_H
 #define TOCSIN_PROVE_LAYOUT_H
