@@ -358,8 +358,8 @@ static bool is_plain(struct world *world, tocsin_relation_id id)
 static bool make_cat(struct world *world, const struct value *from, struct value *to)
 {
     struct value pieces[3];
-    const struct value *parts[3];
-    tocsin_relation_id relations[3];
+    const struct value *parts[3] = {NULL};
+    tocsin_relation_id relations[3] = {0};
     uint32_t count = 0;
 
     if (from->ndim == 0)
