@@ -52,9 +52,11 @@ typedef struct tocsin_plan_size {
 } tocsin_plan_size;
 
 /* Read a plan; the kind of the file is told by its content. `options` may be NULL. The plan is the
- * caller's, to be freed.
- * Errors: E_NOT_FOUND, E_IO, E_FORMAT (with the byte offset), E_LIMIT, E_UNSUPPORTED (an object or
- * operator that the reader does not know, by name), E_MEMORY. */
+ * caller's, to be freed. A plan with operators that cannot run (shapes that do not fit, a
+ * collective whose caller is not in its group) is read: tocsin_verify reports them.
+ * Errors: E_NOT_FOUND, E_IO, E_FORMAT (with the byte offset; in a text also the line), E_VERSION,
+ * E_LIMIT, E_UNSUPPORTED (an object or operator that the reader does not know, by name), E_MEMORY.
+ */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_plan_read(const char *path,
                                                             const tocsin_plan_options *options,
                                                             tocsin_plan **plan,
