@@ -116,13 +116,13 @@ struct item {
 
 /* Is the set the same when shifted by period / parts? */
 static bool repeats(const struct tocsin_range *ranges, uint32_t count, int64_t period,
-                    uint32_t parts)
+                    uint32_t parts, bool cyclic)
 {
     if (count % parts != 0 || period % parts != 0)
         return false;
     uint32_t each = count / parts;
     int64_t shift = period / parts;
-    if (ranges[0].start.base < 0 || ranges[each - 1].end > shift)
+    if (!cyclic && (ranges[0].start.base < 0 || ranges[each - 1].end > shift))
         return false;
     for (uint32_t i = each; i < count; ++i) {
         if (ranges[i].start.base != ranges[i - each].start.base + shift ||
@@ -132,20 +132,33 @@ static bool repeats(const struct tocsin_range *ranges, uint32_t count, int64_t p
     return true;
 }
 
-/* The least period; *count becomes the number of ranges in it. */
-static int64_t least_period(const struct tocsin_range *ranges, uint32_t *count, int64_t period)
+/* The least period; *count becomes the number of ranges in it. A range that ends at the period goes
+ * on in one that begins at 0: they count as one, which begins below 0, while periods are tried. */
+static int64_t least_period(struct tocsin_range *ranges, uint32_t *count, int64_t period)
 {
+    struct tocsin_range *last = &ranges[*count - 1];
+    bool cyclic = *count > 1 && tocsin_affine_is_constant(&ranges[0].start) &&
+                  ranges[0].start.base == 0 && last->end == period;
+    if (cyclic) {
+        ranges[0].start.base = last->start.base - period;
+        --*count;
+    }
     uint32_t rest = *count;
     for (uint32_t prime = 2; prime <= rest; ++prime) {
         if (prime * prime > rest)
             prime = rest; /* what is left is a prime */
         while (rest % prime == 0) {
             rest /= prime;
-            if (repeats(ranges, *count, period, prime)) {
+            if (repeats(ranges, *count, period, prime, cyclic)) {
                 *count /= prime;
                 period /= prime;
             }
         }
+    }
+    if (cyclic) {
+        last = &ranges[(*count)++];
+        *last = (struct tocsin_range){tocsin_affine_of(period + ranges[0].start.base), period};
+        ranges[0].start.base = 0;
     }
     return period;
 }
@@ -260,8 +273,8 @@ static tocsin_box_entry *write_item(tocsin_universe *universe, const struct item
     return entries;
 }
 
-bool tocsin_ranges_compress(tocsin_universe *universe, const struct tocsin_range *ranges,
-                            uint32_t count, int64_t period, const tocsin_box_entry *model,
+bool tocsin_ranges_compress(tocsin_universe *universe, struct tocsin_range *ranges, uint32_t count,
+                            int64_t period, const tocsin_box_entry *model,
                             struct tocsin_axis_box **boxes, uint32_t *box_count)
 {
     assert(count > 0);

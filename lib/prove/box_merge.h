@@ -48,9 +48,9 @@ struct tocsin_axis_box {
 };
 
 /* The one form of a set of disjoint, not adjacent ranges with equal weights, ascending: the boxes
- * whose union it is, in scratch. `model` gives atom, axis and kind. */
-bool tocsin_ranges_compress(tocsin_universe *universe, const struct tocsin_range *ranges,
-                            uint32_t count, int64_t period, const tocsin_box_entry *model,
+ * whose union it is, in scratch. The ranges may be changed. `model` gives atom, axis and kind. */
+bool tocsin_ranges_compress(tocsin_universe *universe, struct tocsin_range *ranges, uint32_t count,
+                            int64_t period, const tocsin_box_entry *model,
                             struct tocsin_axis_box **boxes, uint32_t *box_count);
 
 #endif

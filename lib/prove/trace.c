@@ -97,9 +97,14 @@ static bool has_other_atom(const tocsin_tracer *tracer, tocsin_relation_id a, to
 
 /* Do the dims run over the same axes of the atom in the same steps? Ranges do not matter, and where
  * the digits differ in number (a rank's may merge or vanish) nothing is said. */
-static bool same_axes(const tocsin_relation *own, const tocsin_relation *expected)
+static bool same_axes(const tocsin_tracer *tracer, const tocsin_relation *own,
+                      const tocsin_relation *expected)
 {
     uint32_t first[2] = {0, 0};
+    if (own->segmented && expected->segmented && own->ndim == expected->ndim)
+        return own->segment_dim == expected->segment_dim &&
+               same_axes(tracer, view_of(tracer, own->segments[0]),
+                         view_of(tracer, expected->segments[0]));
     if (own->segmented || expected->segmented || own->count == 0 || expected->count == 0 ||
         own->ndim != expected->ndim || own->terms[0].atom != expected->terms[0].atom)
         return true;
@@ -123,6 +128,17 @@ static bool is_partial(const tocsin_relation *view)
     for (uint32_t k = 0; !view->segmented && k < view->count; k++)
         if (view->terms[k].box_count > 0)
             return true;
+    return false;
+}
+
+/* Has it a partial sum over this contraction? */
+static bool has_entry(const tocsin_relation *view, const tocsin_box_entry *entry)
+{
+    for (uint32_t k = 0; !view->segmented && k < view->count; k++)
+        for (uint32_t b = 0; b < view->terms[k].box_count; b++)
+            if (view->terms[k].box[b].atom == entry->atom &&
+                view->terms[k].box[b].axis == entry->axis)
+                return true;
     return false;
 }
 
@@ -169,7 +185,7 @@ static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
         return DIFFERENCE_ATOMS;
     if (left->segmented && !right->segmented)
         return DIFFERENCE_SEGMENTED;
-    if (!same_axes(left, right))
+    if (!same_axes(tracer, left, right))
         return DIFFERENCE_MAP;
     if (is_partial(left) && !is_partial(right))
         return DIFFERENCE_PARTIAL;
@@ -237,7 +253,8 @@ static bool shows(const tocsin_tracer *tracer, tocsin_relation_id relation, diff
         return false;
     switch (what) {
     case DIFFERENCE_PARTIAL:
-        return is_partial(view_of(tracer, relation));
+        return tracer->entry == NULL ? is_partial(view_of(tracer, relation))
+                                     : has_entry(view_of(tracer, relation), tracer->entry);
     case DIFFERENCE_SEGMENTED:
         return view_of(tracer, relation)->segmented;
     case DIFFERENCE_NONE:
@@ -682,19 +699,6 @@ static bool find_ratio_maker(tocsin_tracer *tracer, place start, uint32_t value,
     return found;
 }
 
-/* The sum over a symbol or a range that is there more than once shows as an integer factor on part
- * of the boxes, a missing one as a gap. */
-static int cause_of_boxes(const tocsin_tracer *tracer, tocsin_relation_id own, place maker)
-{
-    const uint16_t code = op_at(tracer, maker.op)->code;
-    (void)own;
-    if (is_reduction(code))
-        return TOCSIN_CAUSE_WRONG_GROUP;
-    return code == TOCSIN_OPERATOR_ACCUMULATE || code == TOCSIN_OPERATOR_ADD
-               ? TOCSIN_CAUSE_MISSING_TERM
-               : TOCSIN_CAUSE_MISSING_REDUCTION;
-}
-
 static bool output_root(tocsin_tracer *tracer, const tocsin_check *check, int cause, uint32_t unit,
                         uint32_t op)
 {
@@ -707,6 +711,36 @@ static bool output_root(tocsin_tracer *tracer, const tocsin_check *check, int ca
                                                           : relation_text(tracer, check->relation),
                                           .expected = relation_text(tracer, check->expected),
                                           .fix = ""});
+}
+
+/* An output that is part of a sum: over which contraction, where was that taken, and who was to reduce
+ * it? The first operator behind it that is no alias, or if that gathers contributions, the reduction
+ * nearest to the output. */
+static bool output_partial(tocsin_tracer *tracer, const tocsin_check *check, place start,
+                           place nearest)
+{
+    const tocsin_plan_output *output = &tracer->run->plan->outputs.items[check->output];
+    const tocsin_relation *view = view_of(tracer, check->relation);
+    place last, consumer;
+
+    for (uint32_t k = 0; k < view->count && tracer->entry == NULL; k++)
+        if (view->terms[k].box_count > 0)
+            tracer->entry = &view->terms[k].box[0];
+    (void)producer_of(tracer, start, output->value, &last);
+    consumer = last;
+    const uint32_t input = showing_input(tracer, last, DIFFERENCE_PARTIAL);
+    if (input != UINT32_MAX)
+        (void)origin(tracer, last, input, DIFFERENCE_PARTIAL, &consumer);
+    tracer->entry = NULL;
+    const uint16_t code = op_at(tracer, consumer.op)->code;
+    const bool gathers = is_reduction(code) || code == TOCSIN_OPERATOR_ACCUMULATE;
+    const place blamed = gathers ? nearest : consumer;
+    const uint16_t own = op_at(tracer, blamed.op)->code;
+    return output_root(tracer, check,
+                       is_reduction(own)                     ? TOCSIN_CAUSE_WRONG_GROUP
+                       : own == TOCSIN_OPERATOR_ACCUMULATE ? TOCSIN_CAUSE_MISSING_TERM
+                                                           : TOCSIN_CAUSE_MISSING_REDUCTION,
+                       blamed.unit, blamed.op);
 }
 
 bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
@@ -729,7 +763,7 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
         return output_root(tracer, check, cause_of_terms(tracer, own, check->expected), maker.unit,
                            maker.op);
     case DIFFERENCE_PARTIAL:
-        return output_root(tracer, check, cause_of_boxes(tracer, own, maker), maker.unit, maker.op);
+        return output_partial(tracer, check, start, maker);
     case DIFFERENCE_SEGMENTED:
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_ORDER, maker.unit, maker.op);
     case DIFFERENCE_MAP:

@@ -22,6 +22,7 @@ typedef struct tocsin_tracer {
     uint32_t *producer; /* by plan value: the first op that writes it, or TOCSIN_PLAN_NONE */
     uint8_t *needed, *candidate, *derived; /* by op */
     uint8_t *tainted;                      /* by plan value */
+    const tocsin_box_entry *entry; /* the contraction whose partial sum is followed; NULL: any */
     tocsin_arena arena;
 } tocsin_tracer;
 

@@ -97,6 +97,7 @@ static tocsin_status attempt_run(attempt *one, const tocsin_plan *logical,
         enumerate_replicas ? 1 : tocsin_plan_replicas(parallel);
     one->prover.size[TOCSIN_SYMBOL_MICROBATCH] =
         enumerate_microbatches ? 1 : parallel->microbatches;
+    tocsin_universe_set_sizes(one->prover.universe, one->prover.size);
     TOCSIN_TRY(tocsin_run_init(&one->parallel, &one->prover, TOCSIN_PARALLEL, enumerate_replicas,
                                enumerate_microbatches, error));
     TOCSIN_TRY(tocsin_run_all(&one->parallel, error));
