@@ -140,7 +140,8 @@ static inline random_op random_op_of(const char *name, const int *inputs, int in
     random_op op = {.input_count = input_count, .output = output};
     snprintf(op.name, sizeof op.name, "%s", name);
     snprintf(op.attributes, sizeof op.attributes, "%s", attributes);
-    memcpy(op.inputs, inputs, (size_t)input_count * sizeof *inputs);
+    if (input_count > 0)
+        memcpy(op.inputs, inputs, (size_t)input_count * sizeof *inputs);
     return op;
 }
 
