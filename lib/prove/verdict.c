@@ -63,12 +63,15 @@ bool tocsin_report_line(tocsin_report *report, tocsin_report_list list, const ch
 
 /* ---- folding --------------------------------------------------------------------------------------- */
 
+/* A group in the wrong order shows at each of its collectives: one cause. */
 static tocsin_folded_cause *find_cause(tocsin_report *report, tocsin_cause_class class,
-                                       const char *op)
+                                       const char *op, const char *group)
 {
+    const bool by_group = class == TOCSIN_CAUSE_WRONG_ORDER && group[0] != '\0';
     for (size_t k = 0; k < report->causes.count; k++) {
         tocsin_folded_cause *one = &report->causes.items[k];
-        if (one->cause.class == class && strcmp(one->cause.op, op) == 0)
+        if (one->cause.class == class &&
+            (strcmp(one->cause.op, op) == 0 || (by_group && strcmp(one->cause.group, group) == 0)))
             return one;
     }
     return NULL;
@@ -86,7 +89,7 @@ static bool add_place(tocsin_folded_cause *cause, uint32_t device, uint32_t repl
 /* The cause of this op and class, new with these texts (borrowed; copied here) if needed. */
 static tocsin_folded_cause *cause_for(tocsin_report *report, const tocsin_cause *draft)
 {
-    tocsin_folded_cause *found = find_cause(report, draft->class, draft->op);
+    tocsin_folded_cause *found = find_cause(report, draft->class, draft->op, draft->group);
     if (found != NULL)
         return found;
     tocsin_folded_cause made = {.cause = *draft};
