@@ -39,6 +39,9 @@ class Name:
     def __reduce__(self):
         return self.name
 
+    def __call__(self, *arguments):
+        raise AssertionError("only a pickle calls this")
+
 
 class Call:
     """What a pickle would call when it is loaded."""
@@ -48,9 +51,6 @@ class Call:
 
     def __reduce__(self):
         return self.parts
-
-    def __call__(self):
-        raise AssertionError("only a pickle calls this")
 
 
 class Pickler(pickle._Pickler):
