@@ -24,11 +24,14 @@
  *
  * Normal form. Digits of extent 1 vanish; adjacent digits of one dim that continue one another are
  * merged (outer.stride = inner.stride * inner.extent with the inner whole, or the outer of count
- * 1); terms are sorted by atom, map, box; equal terms add their factors, zero factors vanish; boxes
- * that differ in one entry by adjacent ranges with equal factor are merged, whole entries vanish;
- * segments that continue one another are merged, one segment is no segmentation. Relations are
- * interned: equal normal forms have one id, so equality is one comparison of two integers, and it
- * is *decided* for everything the algebra below can express.
+ * 1); terms are sorted by atom and map; the boxes of one atom and map are a function on the grid of
+ * their contraction axes and are written in one way (box_merge.c): adjacent ranges are merged, whole
+ * ones vanish, what is counted twice has factor 2; zero factors vanish; segments that continue one
+ * another are merged, one segment is no segmentation. Relations are interned, so that equality is
+ * one comparison of two integers. Equal ids are equal values. Unequal ids are unequal values, over
+ * independent atoms, but for three things that keep the form they came in: a digit of count 1 stays
+ * in its dim (it says which slice this is, for widening), ranges that move with a symbol are not cut
+ * into other digits, and a repetition is found only where whole pieces repeat.
  *
  * An operator of the rule CONGRUENCE wants operands of one term. What has several terms or segments
  * is *defined*: on the logical side tocsin_relation_define() gives it an atom of kind DEFINED; on
@@ -38,7 +41,7 @@
  * Source: slice-sum relations generalise the R/I/V/P types of SPMD type systems (spmd_types) and
  * the aligned lineages of TrainVerify (SOSP'25, section 4); own design.
  * Cost: interning hashes the words of one relation (about 20-100); every operation is linear in the
- * words of its operands but for box merging, quadratic in the boxes of one term (a few).
+ * words of its operands but for sorting, and box merging (box_merge.c) where boxes overlap.
  * Memory: everything lives in the universe's arenas until it is freed. Threads: one.
  */
 #ifndef TOCSIN_PROVE_RELATION_H
@@ -148,8 +151,8 @@ tocsin_relation_id tocsin_universe_refuse(tocsin_universe *universe, int cause, 
 
 /* ---- factors (factor.c) --------------------------------------------------------------------- */
 
-/* numerator / denominator in lowest terms, or an opaque double; E_LIMIT overflow is refused (0 is a
- * valid answer, so look at the universe's status). A double becomes a rational when a fraction with
+/* numerator / denominator in lowest terms, or an opaque double. The number 0 is a factor, too: terms
+ * that have it vanish. On overflow the universe fails with E_LIMIT (the id 0 is a valid answer). A double becomes a rational when a fraction with
  * denominator < 2^20 is within one ulp of it, or when it is an integer < 2^53. */
 tocsin_factor_id tocsin_factor_rational(tocsin_universe *universe, int64_t numerator,
                                         int64_t denominator);
@@ -181,7 +184,7 @@ tocsin_atom_id tocsin_atom_find_call(const tocsin_universe *universe, uint32_t o
                                      const tocsin_relation_id *operands, uint32_t operand_count,
                                      uint16_t output);
 
-/* ---- making relations (relation.c) ------------------------------------------------------------- */
+/* ---- making relations (construct.c, normal_form.c) ------------------------------------------ */
 
 /* The slice of an atom: dim d is [starts[d], starts[d] + shape[d]) of axis d. */
 tocsin_relation_id tocsin_relation_slice_of(tocsin_universe *universe, tocsin_atom_id atom,
@@ -217,7 +220,7 @@ tocsin_relation_id tocsin_relation_cat(tocsin_universe *universe,
                                        const tocsin_relation_id *relations, uint32_t count,
                                        uint32_t dim);
 
-/* ---- algebra (relation.c) --------------------------------------------------------------------- */
+/* ---- algebra (combination.c, symbol.c) ------------------------------------------------------- */
 
 /* sum of factor_k * relation_k; shapes equal. `factors` NULL: all 1. Segmented ones are cut at their
  * common boundaries. */
