@@ -3,11 +3,10 @@
  * Data structure: a block of words (numerator, denominator, exponent of two, then for each opaque
  * constant its bits and its exponent), interned; the id is the word table's less one, so that the
  * factor 1 is 0.
- * Invariant: lowest terms, the denominator > 0, both odd (0 is 0/1): powers of two, of which averages
- * over tokens, replicas and micro-batches are full, stand apart and do not overflow; opaque constants
- * are positive, ascending by bits, exponents not 0, and a normal constant is in [1, 2). Two factors
- * are equal exactly when their ids are.
- * Cost: a few divisions and one look-up.
+ * Invariant: lowest terms, the denominator > 0, both odd (0 is 0/1): powers of two, of which
+ * averages over tokens, replicas and micro-batches are full, stand apart and do not overflow;
+ * opaque constants are positive, ascending by bits, exponents not 0, and a normal constant is in
+ * [1, 2). Two factors are equal exactly when their ids are. Cost: a few divisions and one look-up.
  */
 #include <assert.h>
 #include <inttypes.h>

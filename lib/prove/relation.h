@@ -25,13 +25,13 @@
  * Normal form. Digits of extent 1 vanish; adjacent digits of one dim that continue one another are
  * merged (outer.stride = inner.stride * inner.extent with the inner whole, or the outer of count
  * 1); terms are sorted by atom and map; the boxes of one atom and map are a function on the grid of
- * their contraction axes and are written in one way (box_merge.c): adjacent ranges are merged, whole
- * ones vanish, what is counted twice has factor 2; zero factors vanish; segments that continue one
- * another are merged, one segment is no segmentation. Relations are interned, so that equality is
- * one comparison of two integers. Equal ids are equal values. Unequal ids are unequal values, over
- * independent atoms, but for three things that keep the form they came in: a digit of count 1 stays
- * in its dim (it says which slice this is, for widening), ranges that move with a symbol are not cut
- * into other digits, and a repetition is found only where whole pieces repeat.
+ * their contraction axes and are written in one way (box_merge.c): adjacent ranges are merged,
+ * whole ones vanish, what is counted twice has factor 2; zero factors vanish; segments that
+ * continue one another are merged, one segment is no segmentation. Relations are interned, so that
+ * equality is one comparison of two integers. Equal ids are equal values. Unequal ids are unequal
+ * values, over independent atoms, but for three things that keep the form they came in: a digit of
+ * count 1 stays in its dim (it says which slice this is, for widening), ranges that move with a
+ * symbol are not cut into other digits, and a repetition is found only where whole pieces repeat.
  *
  * An operator of the rule CONGRUENCE wants operands of one term. What has several terms or segments
  * is *defined*: on the logical side tocsin_relation_define() gives it an atom of kind DEFINED; on
@@ -89,12 +89,12 @@ typedef struct tocsin_term {
 typedef struct tocsin_relation {
     uint8_t ndim;
     bool segmented;
-    bool foreign; /* has an atom that the logical plan does not have */
+    bool foreign;    /* has an atom that the logical plan does not have */
     uint8_t symbols; /* bit s: some start depends on symbol s */
     const int64_t *shape;
-    uint32_t count;            /* terms, or segments */
-    const tocsin_term *terms;  /* !segmented; count 0 is zero */
-    uint32_t segment_dim;      /* segmented */
+    uint32_t count;                     /* terms, or segments */
+    const tocsin_term *terms;           /* !segmented; count 0 is zero */
+    uint32_t segment_dim;               /* segmented */
     const tocsin_relation_id *segments; /* each with the full shape but for segment_dim */
 } tocsin_relation;
 
@@ -113,12 +113,13 @@ typedef struct tocsin_atom {
     bool logical; /* the logical plan has it */
     uint8_t ndim;
     uint16_t output;
-    uint32_t name;     /* INPUT: string of the universe; CALL: of the operator */
+    uint32_t name;         /* INPUT: string of the universe; CALL: of the operator */
     uint32_t operator_key; /* CALL: interned (name, attributes, signature) */
     const int64_t *shape;
     const tocsin_relation_id *operands;
     uint32_t operand_count;
-    uint32_t op; /* the logical plan's first op that makes it, TOCSIN_PLAN_NONE if foreign or input */
+    uint32_t
+        op; /* the logical plan's first op that makes it, TOCSIN_PLAN_NONE if foreign or input */
 } tocsin_atom;
 
 /* All atoms, relations and factors of one proof. Zero is not empty: _init. */
@@ -133,8 +134,8 @@ tocsin_status tocsin_universe_status(const tocsin_universe *universe, tocsin_err
 void tocsin_universe_set_logical(tocsin_universe *universe, bool logical);
 /* The logical plan, from which refusals take the names of operators; it must stay. */
 void tocsin_universe_set_plan(tocsin_universe *universe, const tocsin_plan *logical);
-/* How many values each symbol takes (0, as at first: not known). Sums over one symbol of ranges that
- * also move with the other are decided only when it is known. */
+/* How many values each symbol takes (0, as at first: not known). Sums over one symbol of ranges
+ * that also move with the other are decided only when it is known. */
 void tocsin_universe_set_sizes(tocsin_universe *universe, const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
 const tocsin_relation *tocsin_relation_get(const tocsin_universe *universe, tocsin_relation_id id);
@@ -151,15 +152,17 @@ tocsin_relation_id tocsin_universe_refuse(tocsin_universe *universe, int cause, 
 
 /* ---- factors (factor.c) --------------------------------------------------------------------- */
 
-/* numerator / denominator in lowest terms, or an opaque double. The number 0 is a factor, too: terms
- * that have it vanish. On overflow the universe fails with E_LIMIT (the id 0 is a valid answer). A double becomes a rational when a fraction with
- * denominator < 2^20 is within one ulp of it, or when it is an integer < 2^53. */
+/* numerator / denominator in lowest terms, or an opaque double. The number 0 is a factor, too:
+ * terms that have it vanish. On overflow the universe fails with E_LIMIT (the id 0 is a valid
+ * answer). A double becomes a rational when a fraction with denominator < 2^20 is within one ulp of
+ * it, or when it is an integer < 2^53. */
 tocsin_factor_id tocsin_factor_rational(tocsin_universe *universe, int64_t numerator,
                                         int64_t denominator);
 tocsin_factor_id tocsin_factor_real(tocsin_universe *universe, double value);
 tocsin_factor_id tocsin_factor_multiply(tocsin_universe *universe, tocsin_factor_id a,
                                         tocsin_factor_id b);
-/* Sum, when both have the same opaque part; false: they must stay two terms. A zero sum sets *zero. */
+/* Sum, when both have the same opaque part; false: they must stay two terms. A zero sum sets *zero.
+ */
 bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_factor_id b,
                        tocsin_factor_id *sum, bool *zero);
 tocsin_factor_id tocsin_factor_inverse(tocsin_universe *universe, tocsin_factor_id a);
@@ -168,7 +171,8 @@ void tocsin_factor_text(const tocsin_universe *universe, tocsin_factor_id factor
 bool tocsin_factor_is_rational(const tocsin_universe *universe, tocsin_factor_id factor,
                                int64_t *numerator, int64_t *denominator);
 
-/* ---- atoms ------------------------------------------------------------------------------------ */
+/* ---- atoms ------------------------------------------------------------------------------------
+ */
 
 tocsin_atom_id tocsin_atom_input(tocsin_universe *universe, const char *name, size_t bytes,
                                  const int64_t *shape, uint8_t ndim);
@@ -176,10 +180,10 @@ tocsin_atom_id tocsin_atom_input(tocsin_universe *universe, const char *name, si
 tocsin_atom_id tocsin_atom_find_input(const tocsin_universe *universe, const char *name,
                                       size_t bytes);
 /* Intern (operator_key, operands, output). `shape` is used when it is new. `*made`: it is new. */
-tocsin_atom_id tocsin_atom_call(tocsin_universe *universe, uint32_t operator_key,
-                                const char *name, const tocsin_relation_id *operands,
-                                uint32_t operand_count, uint16_t output, const int64_t *shape,
-                                uint8_t ndim, uint32_t op, bool *made);
+tocsin_atom_id tocsin_atom_call(tocsin_universe *universe, uint32_t operator_key, const char *name,
+                                const tocsin_relation_id *operands, uint32_t operand_count,
+                                uint16_t output, const int64_t *shape, uint8_t ndim, uint32_t op,
+                                bool *made);
 tocsin_atom_id tocsin_atom_find_call(const tocsin_universe *universe, uint32_t operator_key,
                                      const tocsin_relation_id *operands, uint32_t operand_count,
                                      uint16_t output);
@@ -222,8 +226,8 @@ tocsin_relation_id tocsin_relation_cat(tocsin_universe *universe,
 
 /* ---- algebra (combination.c, symbol.c) ------------------------------------------------------- */
 
-/* sum of factor_k * relation_k; shapes equal. `factors` NULL: all 1. Segmented ones are cut at their
- * common boundaries. */
+/* sum of factor_k * relation_k; shapes equal. `factors` NULL: all 1. Segmented ones are cut at
+ * their common boundaries. */
 tocsin_relation_id tocsin_relation_add(tocsin_universe *universe,
                                        const tocsin_relation_id *relations,
                                        const tocsin_factor_id *factors, uint32_t count);
@@ -238,8 +242,8 @@ tocsin_relation_id tocsin_relation_join_max(tocsin_universe *universe,
 tocsin_relation_id tocsin_relation_fix(tocsin_universe *universe, tocsin_relation_id relation,
                                        int symbol, int64_t value);
 /* The sum over all values of the symbol: a start in the box with weight = count widens its range to
- * [start at 0, count * size); without any dependence the factor grows by `size`; a dependence of the
- * map, or ranges with gaps or overlaps, is refused by name. */
+ * [start at 0, count * size); without any dependence the factor grows by `size`; a dependence of
+ * the map, or ranges with gaps or overlaps, is refused by name. */
 tocsin_relation_id tocsin_relation_sum_over(tocsin_universe *universe, tocsin_relation_id relation,
                                             int symbol, int64_t size);
 tocsin_relation_id tocsin_relation_max_over(tocsin_universe *universe, tocsin_relation_id relation,
@@ -259,7 +263,8 @@ tocsin_relation_id tocsin_relation_cat_members_over(tocsin_universe *universe,
 tocsin_relation_id tocsin_relation_chunk_at(tocsin_universe *universe, tocsin_relation_id relation,
                                             uint32_t dim, uint32_t parts, tocsin_affine position);
 
-/* ---- widening: from a slice to the logical operand (widen.c) -------------------------------------- */
+/* ---- widening: from a slice to the logical operand (widen.c)
+ * -------------------------------------- */
 
 /* What a rank holds is a slice; the logical operator works on the whole. The *windows* of a digit
  * position (atom, axis, stride, extent) are the ranges that occur in logical relations: each digit
@@ -292,20 +297,23 @@ tocsin_relation_id tocsin_relation_widen(tocsin_universe *universe, tocsin_relat
 uint32_t tocsin_term_profile(const tocsin_term *term, const tocsin_window *windows, uint32_t dim,
                              tocsin_digit *profile, uint32_t limit, int64_t *extent);
 
-/* ---- definitions (define.c) ---------------------------------------------------------------------- */
+/* ---- definitions (define.c)
+ * ---------------------------------------------------------------------- */
 
 /* Logical side: the relation of the atom that is defined as this relation (several terms or
  * segments, no box); the relation itself when it has one term. */
 tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id relation,
                                           const char *name, uint32_t op);
-/* Parallel side: the slice of a defined atom that this relation is, with the box and factor that all
- * its terms share taken out; the relation itself when it has one term; 0, refused, when there is none
+/* Parallel side: the slice of a defined atom that this relation is, with the box and factor that
+ * all its terms share taken out; the relation itself when it has one term; 0, refused, when there
+ * is none
  * ("an unreduced or unknown sum of A and B"). Candidates are found by the set of atoms; the starts
  * are guessed from the first term and then verified exactly, by cutting the definition. */
 tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id relation,
                                         const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
-/* ---- text (relation_text.c) --------------------------------------------------------------------- */
+/* ---- text (relation_text.c) ---------------------------------------------------------------------
+ */
 
 /* "linear47[0:128, 0:4096] partial k in [0,5504) of 11008", terms joined by " + ", at most
  * `limit_bytes`. Names: atoms of logical ops by the plan's label, inputs by name. */
