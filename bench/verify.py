@@ -6,6 +6,7 @@
             injected into one of them; skipped where the folder is absent (TOCSIN_DATA, else
             shared/data beside the checkout)
   sizes     plans of the shapes of Llama-405B and DeepSeek-671B: seconds of reading and proof
+  incremental  the second proof after a change of one layer, with a cache
   scaling   how the time grows with layers, tensor parallelism, micro-batches and replicas
   table     the configurations of TrainVerify's published times beside ours, on generated plans
 
@@ -19,6 +20,7 @@ import csv
 import dataclasses
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -52,6 +54,7 @@ def store(stage, content):
 def verify(logical, parallel, *options, timeout=900):
     """The command's JSON, with its exit code; an error message as verdict ERROR."""
     command = [COMMAND, "verify", str(logical), str(parallel), "--format", "json", *options]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -60,6 +63,8 @@ def verify(logical, parallel, *options, timeout=900):
         result = json.loads(done.stdout)
     except json.JSONDecodeError:
         result = {"verdict": "ERROR", "causes": [], "unknown": [done.stderr.strip()]}
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result["cpu_seconds"] = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
     result["exit"] = done.returncode
     return result
 
@@ -224,7 +229,7 @@ def mutated_nnscaler():
 
 
 def time_config(config, repeat=1):
-    """(best total seconds, result, operators of the parallel plan)."""
+    """(best total seconds, that result, operators of the parallel plan)."""
     with tempfile.TemporaryDirectory() as folder:
         logical, parallel = Path(folder) / "l.plan", Path(folder) / "p.plan"
         write_streaming(config.logical_side(), logical)
@@ -237,10 +242,11 @@ def time_config(config, repeat=1):
 def sizes():
     found = {}
     for name, config in SHAPES.items():
-        seconds, result, count = time_config(config)
+        seconds, result, count = time_config(config, 3)
         found[name] = {"operators": count, **result}
         print(f"{name}: {count} operators, {result['verdict']}, read "
               f"{result.get('read_seconds', 0):.2f} s, proof {result.get('seconds', 0):.2f} s, "
+              f"processor {result.get('cpu_seconds', 0):.2f} s, "
               f"{result.get('peak_rss_bytes', 0) / GIB:.2f} GiB")  # fmt: skip
         if "seconds" in result:
             figure(f"verify_{name}_operators", count, "count")
@@ -249,8 +255,34 @@ def sizes():
     store("sizes", found)
 
 
+def incremental():
+    """A second proof after one layer has changed, with a cache of proofs, against the first."""
+    usage = subprocess.run([COMMAND, "verify", "--help"], capture_output=True, text=True).stdout
+    if "--cache" not in usage:
+        print("incremental: skipped, the command has no --cache")
+        return
+    config = dataclasses.replace(SHAPES["405b"], dp=4, nm=4)
+    with tempfile.TemporaryDirectory() as folder:
+        logical, parallel = Path(folder) / "l.plan", Path(folder) / "p.plan"
+        cache = str(Path(folder) / "cache")
+        write_streaming(config.logical_side(), logical)
+        write_streaming(config, parallel)
+        first = verify(logical, parallel, "--cache", cache)
+        change = "label=layers.60.attention.scores.scale"
+        for path in (logical, parallel):
+            lines = path.read_text().splitlines(keepends=True)
+            path.write_text("".join(line.replace("{factor=", "{factor=1") if change in line
+                                    else line for line in lines))  # fmt: skip
+        second = verify(logical, parallel, "--cache", cache)
+    store("incremental", [first, second])
+    print(f"first {first['verdict']} {first.get('seconds', 0):.3f} s, after a change "
+          f"{second['verdict']} {second.get('seconds', 0):.3f} s")  # fmt: skip
+    figure("verify_incremental_ratio", second["seconds"] / first["seconds"], "ratio")
+
+
 def scaling():
-    """Seconds against the number of operators, and of 512 replicas against 64."""
+    """Processor seconds (one thread) against layers, tensor parallelism and micro-batches, and of
+    512 replicas against 64."""
     base = Config(layers=8, hidden=256, heads=16, kv_heads=16, ffn=512, vocab=1024, seq=32,
                   batch=1, dp=8, pp=2, tp=2, nm=4)  # fmt: skip
     rows = []
@@ -258,19 +290,19 @@ def scaling():
                         ("dp", (8, 64, 512))):  # fmt: skip
         for value in values:
             config = dataclasses.replace(base, **{key: value})
-            seconds, result, count = time_config(config, 3)
-            rows.append({"axis": key, "value": value, "operators": count,
-                         "seconds": result.get("seconds"), "total": seconds,
+            _, result, count = time_config(config, 3)
+            seconds = result.get("cpu_seconds", 0)
+            rows.append({"axis": key, "value": value, "operators": count, "seconds": seconds,
                          "verdict": result["verdict"]})  # fmt: skip
             print(f"{key:>7} {value:>4} {count:>7} operators {seconds:8.3f} s "
-                  f"{result['verdict']}")  # fmt: skip
+                  f"{result['verdict']}", flush=True)  # fmt: skip
     store("scaling", rows)
     for key in ("layers", "tp", "nm"):
         part = [row for row in rows if row["axis"] == key]
-        growth = part[-1]["total"] / part[0]["total"]
+        growth = part[-1]["seconds"] / part[0]["seconds"]
         figure(f"verify_growth_{key}", growth * part[0]["value"] / part[-1]["value"],
                "of linear")  # fmt: skip
-    times = {row["value"]: row["total"] for row in rows if row["axis"] == "dp"}
+    times = {row["value"]: row["seconds"] for row in rows if row["axis"] == "dp"}
     figure("verify_dp512_over_dp64", times[512] / times[64], "ratio")
 
 
@@ -307,7 +339,7 @@ def table():
 
 
 STAGES = {"campaign": campaign, "nnscaler": nnscaler, "sizes": sizes, "scaling": scaling,
-          "table": table}  # fmt: skip
+          "incremental": incremental, "table": table}  # fmt: skip
 
 
 def main():

@@ -2,8 +2,8 @@
 tp2, two micro-batches, two layers; SOSP'25, section 6), and some that their verifier cannot see, as
 edits of that plan's `.plan` text. Operators have nnScaler's names and cell numbers as labels."""
 
+from mutation_bases import Mutation, near_label, on, set_attr, to_identity
 from plan_edits import ALL, ONE, add_group, readers, sites
-from plan_mutations import Mutation, near_label, on, set_attr, to_identity
 
 MODEL = {"model": "nnscaler"}
 

@@ -3,10 +3,11 @@ verifier must not report any. Each is checked against numbers like the mutations
 
 import dataclasses
 
+from mutation_bases import (CONTEXT, EQUAL_HEADS, LLAMA, MLP, MOE, SEQUENCE, on, own_tuple,
+                            rescale, reverse_group)  # fmt: skip
 from plan_edits import ALL, add_group, sites
-from plan_mutations import (CONTEXT, EQUAL_HEADS, LLAMA, MLP, MOE, SEQUENCE, make_async, on,
-                            own_tuple, rescale, reverse_group, shift_range)  # fmt: skip
 from plan_objects import Op
+from plan_step_mutations import make_async
 
 
 @dataclasses.dataclass
@@ -22,14 +23,6 @@ class Refactoring:
 
 def keep(plan):
     """Another configuration is the refactoring: nothing to edit."""
-
-
-def both(*edits):
-    def edit(plan):
-        for each in edits:
-            each(plan)
-
-    return edit
 
 
 def reduce_as_scatter_and_gather(dim, backwards=False):
@@ -289,11 +282,6 @@ def arange_by_addition(site):
     zero = site.before("arange", [], out, "zero",
                        attrs={"start": 0, "end": end - first, "step": 1})  # fmt: skip
     site.turn_into("add_scalar", [zero], {"value": float(first)})
-
-
-def shift_both(rows, columns):
-    """i + 1 < j + 1 is i < j."""
-    return both(on(rows, ALL, shift_range(1)), on(columns, ALL, shift_range(1)))
 
 
 def everywhere(suffix, change, phase=""):
