@@ -6,10 +6,13 @@
  *     out  = masked_fill(embedding(rows, local), mask, 0)          summed over the ranks
  *
  * which is the look-up in the whole table as a partial sum over the table's row axis (a one-hot
- * contraction). The three steps are recognised through two foreign values that carry lo and hi in
- * their keys, `masked_index` and `unmasked_rows`; nothing else can be made of those, so a mask with
- * other bounds leaves them foreign and the plan unproved. Some systems' embedding does all of it in
- * one operator with attributes start and stop.
+ * contraction); backward, masked gradients scattered by `local` into hi - lo rows are rows [lo, hi)
+ * of the whole table's gradient. The steps are recognised through foreign values that carry lo and
+ * hi in their keys, `masked_index` and `unmasked_rows`. What they were made from is remembered by
+ * relation, and at each step the mask is built anew from it and must be the very relation that the
+ * plan uses, element for element. Nothing else can be made of those values, so a mask with other
+ * bounds or another layout leaves them foreign and the plan unproved. Some systems' embedding does
+ * all of it in one operator with attributes start and stop.
  */
 #include "prove/lookup.h"
 
@@ -84,7 +87,8 @@ static void scatter_signature(tocsin_signature *signature, uint32_t gradient_ndi
     }
 }
 
-/* ---- recognising --------------------------------------------------------------------------------- */
+/* ---- recognising
+ * --------------------------------------------------------------------------------- */
 
 /* The atom of a relation that is one whole term with factor 1, or NULL. */
 static const tocsin_atom *plain_atom(const tocsin_prover *prover, tocsin_relation_id relation)
@@ -124,46 +128,119 @@ static bool comparison(const tocsin_prover *prover, tocsin_relation_id relation,
            denominator == 1;
 }
 
-/* (i < lo) | (i >= hi): the widened i, lo and hi. */
-static bool outside_mask(const tocsin_prover *prover, tocsin_relation_id mask,
-                         tocsin_relation_id *index, int64_t *low, int64_t *high)
+/* The bounds of a mask (i < lo) | (i >= hi), of whatever i. */
+static bool mask_bounds(const tocsin_prover *prover, tocsin_relation_id mask, int64_t *low,
+                        int64_t *high)
 {
     const tocsin_atom *either = plain_atom(prover, mask);
-    tocsin_relation_id other;
+    tocsin_relation_id below, above;
     if (strcmp(key_text(prover, either), "or") != 0 || either->operand_count != 2)
         return false;
     for (uint32_t swap = 0; swap < 2; swap++)
-        if (comparison(prover, either->operands[swap], "lt", index, low) &&
-            comparison(prover, either->operands[1 - swap], "ge", &other, high))
-            return *index == other;
+        if (comparison(prover, either->operands[swap], "lt", &below, low) &&
+            comparison(prover, either->operands[1 - swap], "ge", &above, high))
+            return below == above;
     return false;
 }
 
-/* Is `shifted` equal to `index` - low, where `index` widens to the given relation? Gives the local
- * index relation. */
-static tocsin_relation_id unshifted(tocsin_prover *prover, tocsin_relation_id shifted,
-                                    tocsin_relation_id index, int64_t low)
+/* ---- building the mask
+ * ------------------------------------------------------------------------------- */
+
+static tocsin_relation_id integer_like(tocsin_prover *prover, tocsin_relation_id relation,
+                                       int64_t value)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
+    return tocsin_relation_constant(
+        prover->universe, value == 0 ? 0 : tocsin_factor_rational(prover->universe, value, 1),
+        value == 0, view->shape, view->ndim);
+}
+
+static tocsin_relation_id apply(tocsin_prover *prover, tocsin_operator_code code,
+                                tocsin_relation_id left, tocsin_relation_id right)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, left);
+    const tocsin_relation_id operands[2] = {left, right};
+    const int64_t *shapes[1] = {view->shape};
+    const uint8_t ndim = view->ndim;
+    tocsin_relation_id made = 0;
+    const char *name = tocsin_operators[code].name;
+    const tocsin_execution step = {.op = TOCSIN_PLAN_NONE,
+                                   .inputs = operands,
+                                   .outputs = &made,
+                                   .output_shapes = shapes,
+                                   .output_ndim = &ndim,
+                                   .input_count = 2,
+                                   .output_count = 1};
+    const uint32_t key = tocsin_prover_key(prover, "%s", name);
+    if (left == 0 || right == 0 || key == 0 ||
+        !tocsin_congruence(prover, key, name, &prover->table_signatures[code], &step))
+        return 0;
+    return made;
+}
+
+/* (index < low) | (index >= high) */
+static tocsin_relation_id mask_of(tocsin_prover *prover, tocsin_relation_id index, int64_t low,
+                                  int64_t high)
+{
+    const tocsin_relation_id below =
+        apply(prover, TOCSIN_OPERATOR_LESS, index, integer_like(prover, index, low));
+    const tocsin_relation_id above =
+        apply(prover, TOCSIN_OPERATOR_GREATER_EQUAL, index, integer_like(prover, index, high));
+    return below == 0 || above == 0 ? 0 : apply(prover, TOCSIN_OPERATOR_OR, below, above);
+}
+
+/* Does `mask`, broadcast over the columns of `rows`, hide just what lies outside of [low, high)? */
+static bool masks_rows(tocsin_prover *prover, tocsin_relation_id mask, tocsin_relation_id index,
+                       int64_t low, int64_t high, tocsin_relation_id rows)
 {
     tocsin_universe *universe = prover->universe;
-    const tocsin_relation *view = tocsin_relation_get(universe, shifted);
-    tocsin_relation_id parts[2] = {shifted, 0};
-    tocsin_window windows[64];
+    const tocsin_relation *view = tocsin_relation_get(universe, rows);
+    const tocsin_relation *by_index = tocsin_relation_get(universe, index);
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+    tocsin_relation_id wanted = mask_of(prover, index, low, high);
 
-    if (low != 0) {
-        parts[1] = tocsin_relation_constant(
-            universe, tocsin_factor_rational(universe, low, 1), false, view->shape, view->ndim);
-        if (parts[1] == 0)
-            return 0;
-    }
-    const tocsin_relation_id local =
-        low == 0 ? shifted : tocsin_relation_add(universe, parts, NULL, 2);
-    if (local == 0 || tocsin_relation_get(universe, local)->count != 1)
-        return 0;
-    for (uint32_t choice = 0; choice < 2; choice++)
-        if (tocsin_relation_widen(universe, local, choice, 0, prover->size, windows,
-                                  TOCSIN_COUNT_OF(windows)) == index)
-            return local;
-    return 0;
+    if (wanted == 0 || by_index->ndim > view->ndim)
+        return false;
+    for (uint32_t d = 0; d < view->ndim; d++)
+        shape[d] = d < by_index->ndim ? by_index->shape[d] : 1;
+    wanted = tocsin_relation_view(universe, wanted, shape, view->ndim);
+    if (wanted == 0)
+        return false;
+    const tocsin_relation_id wide =
+        tocsin_relation_expand(universe, wanted, view->shape, view->ndim);
+    return wide != 0 && wide == tocsin_relation_expand(universe, mask, view->shape, view->ndim);
+}
+
+/* ---- what values were made from
+ * ------------------------------------------------------------------------ */
+
+static bool remember(tocsin_map *map, tocsin_relation_id made, uint32_t first, uint32_t second)
+{
+    return made != 0 && tocsin_map_put(map, made, (uint64_t)first << 32 | second);
+}
+
+static bool recall(const tocsin_map *map, tocsin_relation_id made, uint32_t *first,
+                   uint32_t *second)
+{
+    const uint64_t *found = tocsin_map_find(map, made);
+    if (found == NULL)
+        return false;
+    *first = (uint32_t)(*found >> 32);
+    *second = (uint32_t)*found;
+    return true;
+}
+
+static bool bounds_of(const tocsin_prover *prover, tocsin_relation_id relation, const char *name,
+                      int64_t *low, int64_t *high)
+{
+    long long from, to;
+    char format[40];
+    snprintf(format, sizeof format, "%s:%%lld:%%lld", name);
+    if (sscanf(key_text(prover, plain_atom(prover, relation)), format, &from, &to) != 2)
+        return false;
+    *low = from;
+    *high = to;
+    return true;
 }
 
 static const tocsin_signature *unary(const tocsin_prover *prover)
@@ -171,15 +248,17 @@ static const tocsin_signature *unary(const tocsin_prover *prover)
     return &prover->table_signatures[TOCSIN_OPERATOR_EXP]; /* [...] -> [...] */
 }
 
-/* ---- rules ------------------------------------------------------------------------------------------ */
+/* ---- rules
+ * ------------------------------------------------------------------------------------------ */
 
-/* The look-up that `rows` (an `unmasked_rows` atom of the shard [low, high)) becomes when masked:
- * a partial sum over rows. */
-static bool masked_rows(tocsin_prover *prover, const tocsin_execution *run, const tocsin_atom *rows,
-                        int64_t low, int64_t high)
+/* The look-up that `unmasked_rows` of the shard [low, high) becomes when masked: a partial sum over
+ * rows. */
+static bool masked_rows(tocsin_prover *prover, const tocsin_execution *run, int64_t low,
+                        int64_t high)
 {
     tocsin_universe *universe = prover->universe;
     const tocsin_relation *view = tocsin_relation_get(universe, run->inputs[0]);
+    const tocsin_atom *rows = tocsin_atom_get(universe, view->terms[0].atom);
     const tocsin_relation *table = tocsin_relation_get(universe, rows->operands[0]);
     const uint32_t key = tocsin_prover_key(prover, "embedding");
     bool made;
@@ -189,14 +268,15 @@ static bool masked_rows(tocsin_prover *prover, const tocsin_execution *run, cons
                                     rows->ndim, TOCSIN_PLAN_NONE, &made);
     if (whole == 0)
         return false;
-    const tocsin_box_entry range = {.atom = whole,
-                                    .axis = 0,
-                                    .kind = TOCSIN_BOX_SUM,
-                                    .stride = 1,
-                                    .extent = tocsin_atom_get(universe, table->terms[0].atom)
-                                                  ->shape[table->terms[0].digits[0].axis],
-                                    .start = {.base = low},
-                                    .count = high - low};
+    const tocsin_box_entry range = {
+        .atom = whole,
+        .axis = 0,
+        .kind = TOCSIN_BOX_SUM,
+        .stride = 1,
+        .extent =
+            tocsin_atom_get(universe, table->terms[0].atom)->shape[table->terms[0].digits[0].axis],
+        .start = {.base = low},
+        .count = high - low};
     tocsin_term term = view->terms[0];
     term.atom = whole;
     term.box = &range;
@@ -204,68 +284,78 @@ static bool masked_rows(tocsin_prover *prover, const tocsin_execution *run, cons
     return give(run, tocsin_relation_of_term(universe, &term, view->shape, view->ndim));
 }
 
+/* index - low behind the mask of the index: a `masked_index`. false: it is none, nothing is set. */
+static bool masked_index(tocsin_prover *prover, const tocsin_execution *run)
+{
+    tocsin_universe *universe = prover->universe;
+    tocsin_relation_id index = run->inputs[0];
+    int64_t low, high;
+
+    if (!mask_bounds(prover, run->inputs[1], &low, &high))
+        return false;
+    if (low != 0) {
+        const tocsin_relation_id parts[2] = {index, integer_like(prover, index, low)};
+        index = parts[1] == 0 ? 0 : tocsin_relation_add(universe, parts, NULL, 2);
+    }
+    if (index == 0 || plain_atom(prover, index) == NULL ||
+        mask_of(prover, index, low, high) != run->inputs[1])
+        return false;
+    const uint32_t key =
+        tocsin_prover_key(prover, "masked_index:%lld:%lld", (long long)low, (long long)high);
+    tocsin_execution step = *run;
+    step.inputs = &index;
+    step.input_count = 1;
+    return key != 0 && tocsin_congruence(prover, key, "masked_index", unary(prover), &step) &&
+           remember(&prover->masked_indices, run->outputs[0], index, 0);
+}
+
 bool tocsin_rule_masked_fill(tocsin_prover *prover, const tocsin_kind *kind,
                              const tocsin_execution *run)
 {
     const double value = tocsin_kind_real(kind, "value", 0.0);
-    const tocsin_atom *atom = plain_atom(prover, run->inputs[0]);
-    const char *text = key_text(prover, atom);
-    long long row_low, row_high;
+    tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_MASKED_FILL];
     int64_t low, high;
-    tocsin_relation_id index;
+    uint32_t index, unused;
 
-    if (value == 0.0 && run->op == TOCSIN_PLAN_NONE &&
-        outside_mask(prover, run->inputs[1], &index, &low, &high)) {
-        if (sscanf(text, "unmasked_rows:%lld:%lld", &row_low, &row_high) == 2 && row_low == low &&
-            row_high == high && atom->operands[1] == index)
-            return masked_rows(prover, run, atom, low, high);
-        const tocsin_relation_id local = unshifted(prover, run->inputs[0], index, low);
-        if (local != 0) {
-            const uint32_t key = tocsin_prover_key(prover, "masked_index:%lld:%lld",
-                                                   (long long)low, (long long)high);
-            tocsin_execution step = *run;
-            step.inputs = &local;
-            step.input_count = 1;
-            return key != 0 &&
-                   tocsin_congruence(prover, key, "masked_index", unary(prover), &step);
-        }
+    if (value == 0.0 && run->op == TOCSIN_PLAN_NONE) {
+        if (bounds_of(prover, run->inputs[0], "unmasked_rows", &low, &high) &&
+            recall(&prover->row_indices, run->inputs[0], &index, &unused) &&
+            masks_rows(prover, run->inputs[1], index, low, high, run->inputs[0]))
+            return masked_rows(prover, run, low, high);
+        if (masked_index(prover, run))
+            return true;
     }
     const uint32_t key = tocsin_prover_key(prover, "masked_fill:%.17g", value);
-    tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_MASKED_FILL];
     signature.linear = value == 0.0; /* a product with 0 and 1 */
-    return key != 0 && tocsin_congruence(prover, key, "masked_fill", &signature, run);
+    return key != 0 && tocsin_congruence(prover, key, "masked_fill", &signature, run) &&
+           (value != 0.0 || run->op != TOCSIN_PLAN_NONE ||
+            remember(&prover->masked_values, run->outputs[0], run->inputs[0], run->inputs[1]));
 }
 
-/* Rows [low, high) looked up by a masked index: the local index back, and the key of the result. */
-static bool unmasked_rows(tocsin_prover *prover, const tocsin_execution *run, int64_t low,
-                          int64_t high)
+/* Rows [low, high) looked up by a masked index. */
+static bool unmasked_rows(tocsin_prover *prover, const tocsin_execution *run,
+                          tocsin_relation_id index, int64_t low, int64_t high)
 {
-    tocsin_universe *universe = prover->universe;
-    const tocsin_relation *index = tocsin_relation_get(universe, run->inputs[1]);
-    const tocsin_relation *table = tocsin_relation_get(universe, run->inputs[0]);
-    const tocsin_atom *masked = tocsin_atom_get(universe, index->terms[0].atom);
-    const tocsin_relation *origin = tocsin_relation_get(universe, masked->operands[0]);
+    const tocsin_relation *table = tocsin_relation_get(prover->universe, run->inputs[0]);
     tocsin_signature signature;
-    tocsin_term term = index->terms[0];
-
-    const bool plain = !table->segmented && table->count == 1 && table->terms[0].digit_count[0] == 1;
+    const bool plain =
+        !table->segmented && table->count == 1 && table->terms[0].digit_count[0] == 1;
     const tocsin_digit *rows = plain ? &table->terms[0].digits[0] : NULL;
-    if (!plain || rows->start.base != low || rows->count != high - low ||
-        rows->start.weight[0] != 0 || rows->start.weight[1] != 0)
+
+    if (!plain || rows->axis == TOCSIN_DIGIT_BROADCAST || rows->stride != 1 ||
+        rows->start.base != low || rows->count != high - low || rows->start.weight[0] != 0 ||
+        rows->start.weight[1] != 0)
         return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding",
                       "the mask's bounds are not the rows that this rank holds");
-    if (origin->count != 1 || origin->terms[0].digit_total != term.digit_total)
-        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding", "unknown form of the index");
-    term.atom = origin->terms[0].atom; /* element-wise: the same map over the index itself */
-    const tocsin_relation_id operands[2] = {
-        run->inputs[0], tocsin_relation_of_term(universe, &term, index->shape, index->ndim)};
-    const uint32_t key = tocsin_prover_key(prover, "unmasked_rows:%lld:%lld", (long long)low,
-                                           (long long)high);
+    const tocsin_relation_id operands[2] = {run->inputs[0], index};
+    const uint32_t key =
+        tocsin_prover_key(prover, "unmasked_rows:%lld:%lld", (long long)low, (long long)high);
     tocsin_execution step = *run;
     step.inputs = operands;
-    lookup_signature(&signature, table->ndim, index->ndim, false);
-    return operands[1] != 0 && key != 0 &&
-           tocsin_congruence(prover, key, "unmasked_rows", &signature, &step);
+    lookup_signature(&signature, table->ndim, tocsin_relation_get(prover->universe, index)->ndim,
+                     false);
+    return key != 0 && tocsin_congruence(prover, key, "unmasked_rows", &signature, &step) &&
+           remember(&prover->row_indices, run->outputs[0], index, 0);
 }
 
 bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
@@ -277,13 +367,14 @@ bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
     const int64_t start = tocsin_kind_integer(kind, "start", -1);
     const int64_t stop = tocsin_kind_integer(kind, "stop", -1);
     tocsin_signature signature;
-    long long low, high;
+    int64_t low, high;
+    uint32_t origin, unused;
 
     if (table->ndim < 1 || table->ndim + index->ndim > TOCSIN_PLAN_NDIM_MAX)
         return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding", "too many dims");
-    if (sscanf(key_text(prover, plain_atom(prover, run->inputs[1])), "masked_index:%lld:%lld", &low,
-               &high) == 2)
-        return unmasked_rows(prover, run, low, high);
+    if (bounds_of(prover, run->inputs[1], "masked_index", &low, &high) &&
+        recall(&prover->masked_indices, run->inputs[1], &origin, &unused))
+        return unmasked_rows(prover, run, origin, low, high);
     if (start >= 0 && !table->segmented && table->count == 1 &&
         table->terms[0].digit_count[0] == 1 &&
         (table->terms[0].digits[0].start.base != start ||
@@ -296,19 +387,69 @@ bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
     return key != 0 && tocsin_congruence(prover, key, "embedding", &signature, run);
 }
 
+/* gradient scattered by index into `rows` rows. */
+static bool scatter(tocsin_prover *prover, const tocsin_execution *run,
+                    const tocsin_relation_id operands[2], int64_t rows,
+                    tocsin_relation_id *scattered)
+{
+    tocsin_universe *universe = prover->universe;
+    const uint32_t gradient_ndim = tocsin_relation_get(universe, operands[0])->ndim;
+    const uint32_t index_ndim = tocsin_relation_get(universe, operands[1])->ndim;
+    tocsin_signature signature;
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+    const int64_t *shapes[1] = {shape};
+    tocsin_execution step = *run;
+
+    if (gradient_ndim < index_ndim || gradient_ndim - index_ndim + 1 != run->output_ndim[0])
+        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding_backward",
+                      "gradient and index do not fit");
+    memcpy(shape, run->output_shapes[0], run->output_ndim[0] * sizeof shape[0]);
+    shape[0] = rows;
+    step.inputs = operands;
+    step.outputs = scattered;
+    step.output_shapes = shapes;
+    scatter_signature(&signature, gradient_ndim, index_ndim);
+    const uint32_t key = tocsin_prover_key(prover, "embedding_backward");
+    return key != 0 && tocsin_congruence(prover, key, "embedding_backward", &signature, &step);
+}
+
+/* Rows [low, high) of the whole gradient: as many rows as some logical table has. */
+static bool scatter_shard(tocsin_prover *prover, const tocsin_execution *run,
+                          const tocsin_relation_id operands[2], int64_t low, int64_t high)
+{
+    const tocsin_plan *logical = prover->plan[TOCSIN_LOGICAL];
+    for (size_t k = 0; k < logical->ops.count; k++) {
+        const tocsin_kind *kind = &prover->kinds.items[prover->op_kind[TOCSIN_LOGICAL][k] - 1];
+        const int64_t rows = kind->code == TOCSIN_OPERATOR_EMBEDDING_BACKWARD
+                                 ? tocsin_kind_integer(kind, "rows", 0)
+                                 : 0;
+        tocsin_relation_id whole = 0;
+        if (rows < high || !scatter(prover, run, operands, rows, &whole))
+            continue;
+        if (tocsin_relation_get(prover->universe, whole)->foreign)
+            continue;
+        return give(run, tocsin_relation_slice(prover->universe, whole, 0,
+                                               (tocsin_affine){.base = low}, high - low, 1));
+    }
+    return false;
+}
+
 bool tocsin_rule_embedding_backward(tocsin_prover *prover, const tocsin_kind *kind,
                                     const tocsin_execution *run)
 {
-    tocsin_universe *universe = prover->universe;
-    const tocsin_relation *gradient = tocsin_relation_get(universe, run->inputs[0]);
-    const tocsin_relation *index = tocsin_relation_get(universe, run->inputs[1]);
-    tocsin_signature signature;
+    uint32_t index, gradient, mask, unused;
+    int64_t low, high;
+
     (void)kind;
-    if (gradient->ndim < index->ndim ||
-        gradient->ndim - index->ndim + 1 > TOCSIN_PLAN_NDIM_MAX)
-        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding_backward",
-                      "gradient and index do not fit");
-    scatter_signature(&signature, gradient->ndim, index->ndim);
-    const uint32_t key = tocsin_prover_key(prover, "embedding_backward");
-    return key != 0 && tocsin_congruence(prover, key, "embedding_backward", &signature, run);
+    if (run->op == TOCSIN_PLAN_NONE &&
+        bounds_of(prover, run->inputs[1], "masked_index", &low, &high) &&
+        high - low == run->output_shapes[0][0] &&
+        recall(&prover->masked_indices, run->inputs[1], &index, &unused) &&
+        recall(&prover->masked_values, run->inputs[0], &gradient, &mask) &&
+        masks_rows(prover, mask, index, low, high, gradient)) {
+        const tocsin_relation_id operands[2] = {gradient, index};
+        if (scatter_shard(prover, run, operands, low, high))
+            return true;
+    }
+    return scatter(prover, run, run->inputs, run->output_shapes[0][0], &run->outputs[0]);
 }

@@ -1,14 +1,15 @@
 /* prover.c - kinds of operators over both plans, and the memo of their executions.
  *
- * A kind is interned by a text that both plans share ("silu", "rope|theta=0x1.38p+13|[b s d^] -> ..."),
- * so that atoms of the parallel plan meet those of the logical one. The memo is an open-addressing
- * table over one array of words; keys are compared in full.
+ * A kind is interned by a text that both plans share ("silu", "rope|theta=0x1.38p+13|[b s d^] ->
+ * ..."), so that atoms of the parallel plan meet those of the logical one. The memo is an
+ * open-addressing table over one array of words; keys are compared in full.
  */
 #include "prove/prover.h"
 
 #include <assert.h>
 
-/* ---- kinds ------------------------------------------------------------------------------------------ */
+/* ---- kinds
+ * ------------------------------------------------------------------------------------------ */
 
 static void append_attribute(const tocsin_plan *plan, const tocsin_attribute *one,
                              tocsin_string *text)
@@ -91,8 +92,7 @@ static bool find_kinds(tocsin_prover *prover, tocsin_side side)
     for (size_t i = 0; i < plan->ops.count; i++) {
         const tocsin_plan_op *op = &plan->ops.items[i];
         const uint32_t words[4] = {op->code, op->name, op->attributes, op->signature};
-        const uint32_t local =
-            tocsin_intern_put(&prover->local_kinds[side], words, sizeof words);
+        const uint32_t local = tocsin_intern_put(&prover->local_kinds[side], words, sizeof words);
         if (local == 0)
             return false;
         if (local > prover->local_kind_numbers[side].count) {
@@ -110,8 +110,8 @@ static tocsin_status parse_table(tocsin_prover *prover, tocsin_error *error)
     for (int code = 0; code < TOCSIN_OPERATOR_COUNT; code++) {
         const char *text = tocsin_operators[code].signature;
         if (text[0] != '\0')
-            TOCSIN_TRY(tocsin_signature_parse(text, strlen(text), &prover->table_signatures[code],
-                                              error));
+            TOCSIN_TRY(
+                tocsin_signature_parse(text, strlen(text), &prover->table_signatures[code], error));
     }
     return TOCSIN_OK;
 }
@@ -139,13 +139,18 @@ void tocsin_prover_free(tocsin_prover *prover)
     tocsin_universe_free(prover->universe);
     tocsin_intern_free(&prover->kind_texts);
     TOCSIN_VEC_FREE(&prover->kinds);
+    tocsin_map_free(&prover->masked_indices);
+    tocsin_map_free(&prover->row_indices);
+    tocsin_map_free(&prover->masked_values);
     tocsin_free(prover->memo.slots);
     TOCSIN_VEC_FREE(&prover->memo.words);
     tocsin_arena_free(&prover->arena);
     *prover = (tocsin_prover){0};
 }
 
-/* ---- memo ----------------------------------------------------------------------------------------------- */
+/* ---- memo
+ * -----------------------------------------------------------------------------------------------
+ */
 
 /* An entry: words of the key, the key's words, output count, outputs. */
 enum { KEY_WORDS_MAX = 4096 };
@@ -238,8 +243,7 @@ bool tocsin_transfer(tocsin_prover *prover, const tocsin_execution *execution)
         const uint32_t found = memo->slots[slot_of(memo, key, count)];
         if (found != 0) {
             const uint32_t *entry = memo->words.items + found - 1;
-            memcpy(execution->outputs, entry + 1 + count,
-                   execution->output_count * sizeof *entry);
+            memcpy(execution->outputs, entry + 1 + count, execution->output_count * sizeof *entry);
             return true;
         }
     }

@@ -26,7 +26,8 @@ typedef struct tocsin_kind {
     const char *name;
     const tocsin_plan *plan; /* whose attribute sets `attributes` indexes */
     uint32_t attributes;
-    const tocsin_signature *signature; /* of a CALL or a CONGRUENCE of the table; NULL: none known */
+    const tocsin_signature
+        *signature; /* of a CALL or a CONGRUENCE of the table; NULL: none known */
 } tocsin_kind;
 
 /* Operator executions seen before: words of the key, then the outputs. */
@@ -39,15 +40,20 @@ typedef struct tocsin_memo {
 typedef struct tocsin_prover {
     const tocsin_plan *plan[2]; /* by side */
     tocsin_universe *universe;
-    int64_t size[TOCSIN_SYMBOL_COUNT]; /* values of each symbol; 1: enumerated, or there is but one */
-    bool exact_positions;              /* replicas are enumerated: groups name explicit ranks */
-    tocsin_intern kind_texts;          /* kind number -> its text */
-    TOCSIN_VEC(tocsin_kind) kinds;     /* [kind - 1] */
-    tocsin_intern local_kinds[2];      /* 4 words of a plan's op -> index */
+    int64_t
+        size[TOCSIN_SYMBOL_COUNT]; /* values of each symbol; 1: enumerated, or there is but one */
+    bool exact_positions;          /* replicas are enumerated: groups name explicit ranks */
+    tocsin_intern kind_texts;      /* kind number -> its text */
+    TOCSIN_VEC(tocsin_kind) kinds; /* [kind - 1] */
+    tocsin_intern local_kinds[2];  /* 4 words of a plan's op -> index */
     TOCSIN_VEC(uint32_t) local_kind_numbers[2];
-    uint32_t *op_kind[2];              /* per op of the plan: its kind */
+    uint32_t *op_kind[2]; /* per op of the plan: its kind */
     tocsin_signature table_signatures[TOCSIN_OPERATOR_COUNT];
     tocsin_memo memo;
+    /* What values of sharded look-ups were made from (lookup.c), by relation. */
+    tocsin_map masked_indices; /* masked index -> index << 32 */
+    tocsin_map row_indices;    /* unmasked rows -> index << 32 */
+    tocsin_map masked_values;  /* masked_fill(x, mask, 0) -> x << 32 | mask */
     tocsin_arena arena;
 } tocsin_prover;
 
@@ -57,7 +63,8 @@ void tocsin_prover_free(tocsin_prover *prover);
 /* A number for a key that no operator of a plan has, such as "sum:0,2"; 0: out of memory. */
 uint32_t tocsin_prover_key(tocsin_prover *prover, const char *format, ...) TOCSIN_PRINTF(2, 3);
 
-/* ---- one operator ------------------------------------------------------------------------------ */
+/* ---- one operator ------------------------------------------------------------------------------
+ */
 
 /* The shapes are local ones. An input is never 0. */
 typedef struct tocsin_execution {
@@ -78,10 +85,12 @@ bool tocsin_transfer_fresh(tocsin_prover *prover, const tocsin_execution *execut
 bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
                        const tocsin_signature *signature, const tocsin_execution *execution);
 
-/* ---- collectives -------------------------------------------------------------------------------- */
+/* ---- collectives --------------------------------------------------------------------------------
+ */
 
 /* The results of one collective on all its members. `inputs` and `outputs` by member position. When
- * `over_replicas`, the members are devices and each stands for all replicas (replica-major order). */
+ * `over_replicas`, the members are devices and each stands for all replicas (replica-major order).
+ */
 typedef struct tocsin_exchange {
     const tocsin_kind *kind;
     uint32_t member_count;
@@ -91,7 +100,8 @@ typedef struct tocsin_exchange {
 } tocsin_exchange;
 bool tocsin_exchange_relations(tocsin_prover *prover, const tocsin_exchange *exchange);
 
-/* ---- attributes (transfer.c) ------------------------------------------------------------------------ */
+/* ---- attributes (transfer.c)
+ * ------------------------------------------------------------------------ */
 
 int64_t tocsin_kind_integer(const tocsin_kind *kind, const char *key, int64_t otherwise);
 double tocsin_kind_real(const tocsin_kind *kind, const char *key, double otherwise);
