@@ -280,9 +280,9 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
         return false;
     }
     left.two = least;
-    int64_t common = gcd(left.numerator, left.denominator);
-    left.numerator /= common;
-    left.denominator /= common;
+    int64_t shared = gcd(left.numerator, left.denominator);
+    left.numerator /= shared;
+    left.denominator /= shared;
     *zero = left.numerator == 0;
     *sum = *zero ? TOCSIN_FACTOR_ZERO : intern(universe, &left);
     return true;
