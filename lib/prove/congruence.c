@@ -8,10 +8,10 @@
  *      to them: its result is the atom,
  *   3. binds each axis of the signature to the index range that the operands cover; two operands
  *      that cover different ranges of one axis are an error,
- *   4. puts the ranges of free axes into the result's map and those of contracted axes into its box.
- * On the logical side the same steps make the atom instead of looking for it. When the logical plan
- * has no such value, the atom is made as a foreign one, which is sound (it is but a name for the
- * operator's result on the widened operands) and is an error only if an output is made of it.
+ *   4. puts the ranges of free axes into the result's map and those of contracted axes into its
+ * box. On the logical side the same steps make the atom instead of looking for it. When the logical
+ * plan has no such value, the atom is made as a foreign one, which is sound (it is but a name for
+ * the operator's result on the widened operands) and is an error only if an output is made of it.
  *
  * Source: nnScaler's einops-like annotations and GSPMD's rules propagate shardings in this way; the
  * relation with partial sums is our own. Cost: a few hundred nanoseconds.
@@ -103,8 +103,8 @@ static bool lay_out_axes(application *call)
         const uint32_t lead = one->view->ndim - form->ndim;
         one->keep_counts = 0;
         for (uint32_t d = 0; d < one->view->ndim; d++) {
-            one->axis[d] = d < lead ? (int8_t)(signature->axis_count + lead - 1 - d)
-                                    : form->axis[d - lead];
+            one->axis[d] =
+                d < lead ? (int8_t)(signature->axis_count + lead - 1 - d) : form->axis[d - lead];
             if (one->axis[d] == TOCSIN_AXIS_ANY ||
                 (one->axis[d] >= 0 && one->axis[d] < signature->axis_count &&
                  signature->whole[one->axis[d]]))
@@ -124,10 +124,10 @@ static bool single_terms(application *call)
         const tocsin_relation *view = one->view;
         if (!view->segmented && view->count <= 1)
             continue;
-        one->relation = call->logical
-                            ? tocsin_relation_define(universe, one->relation, call->name,
-                                                     call->execution->op)
-                            : tocsin_relation_fold(universe, one->relation, call->prover->size);
+        one->relation =
+            call->logical
+                ? tocsin_relation_define(universe, one->relation, call->name, call->execution->op)
+                : tocsin_relation_fold(universe, one->relation, call->prover->size);
         if (one->relation == 0)
             return false;
         one->view = tocsin_relation_get(universe, one->relation);
@@ -160,7 +160,8 @@ static bool draw_out(application *call)
             tocsin_relation_text(universe, call->prover->plan[TOCSIN_LOGICAL], one->relation,
                                  &string, 200);
             snprintf(text, sizeof text, "%s %s",
-                     linear ? "two partial operands; one is" : "non-linear use of the partial value",
+                     linear ? "two partial operands; one is"
+                            : "non-linear use of the partial value",
                      tocsin_string_text(&string));
             tocsin_string_free(&string);
             return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION, text);
@@ -248,6 +249,14 @@ static bool bind(application *call, int axis, int64_t local, const tocsin_digit 
     return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, text);
 }
 
+/* Is it one constant everywhere? */
+static bool is_constant(const application *call, const operand *one)
+{
+    return one->view->count == 0 ||
+           tocsin_atom_get(call->prover->universe, one->view->terms[0].atom)->kind ==
+               TOCSIN_ATOM_ONE;
+}
+
 static bool bind_operand(application *call, operand *one)
 {
     const tocsin_relation *view = one->view;
@@ -258,7 +267,7 @@ static bool bind_operand(application *call, operand *one)
         const int axis = one->axis[d];
         int64_t extent = 0;
         uint32_t count = 0;
-        if (view->count == 1) {
+        if (view->count == 1 && (!is_constant(call, one) || one->keep_counts != 0)) {
             count = tocsin_term_profile(&view->terms[0], one->windows, d, profile, PROFILE_MAX,
                                         &extent);
             if (count > PROFILE_MAX)
@@ -280,6 +289,19 @@ static bool bind_operand(application *call, operand *one)
     return true;
 }
 
+/* A constant is the same operand however it is broadcast, unless an axis of it must be whole: one
+ * element, with as many dims as the operand's form may have here. */
+static tocsin_relation_id plain_constant(const application *call, uint32_t input)
+{
+    static const int64_t ones[TOCSIN_PLAN_NDIM_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    const operand *one = &call->operands[input];
+    const tocsin_signature_operand *form = &call->signature->operands[input];
+    const uint32_t ndim = form->ellipsis ? call->ellipsis + form->ndim : one->view->ndim;
+    const bool zero = one->view->count == 0;
+    return tocsin_relation_constant(call->prover->universe, zero ? 0 : one->view->terms[0].factor,
+                                    zero, ones, (uint8_t)ndim);
+}
+
 /* Widen every operand by its choice; false: there is no such choice. */
 static bool widen_all(application *call, uint32_t attempt)
 {
@@ -288,9 +310,10 @@ static bool widen_all(application *call, uint32_t attempt)
 
     for (uint32_t i = 0; i < inputs; i++) {
         operand *one = &call->operands[i];
-        if (one->view->count == 0) { /* zero of any size */
-            const int64_t ones[TOCSIN_PLAN_NDIM_MAX] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-            one->widened = tocsin_relation_constant(universe, 0, true, ones, one->view->ndim);
+        if (one->view->count == 0 || (is_constant(call, one) && one->keep_counts == 0)) {
+            one->widened = plain_constant(call, i);
+            if (one->widened == 0)
+                return false;
             continue;
         }
         /* 0: all smallest, 1: all whole, then mixed ones by the bits of the attempt, then others */
@@ -344,7 +367,8 @@ static uint32_t output_axes(const application *call, uint32_t output,
     return lead + form->ndim;
 }
 
-/* The logical shape of an output: bound extents; axes that no operand binds have their local size. */
+/* The logical shape of an output: bound extents; axes that no operand binds have their local size.
+ */
 static void logical_shape(const application *call, uint32_t output, const int8_t *axes,
                           uint32_t ndim, int64_t shape[TOCSIN_PLAN_NDIM_MAX])
 {
@@ -395,8 +419,8 @@ static bool add_box_of(application *call, tocsin_atom_id atom, const int8_t *axe
     return true;
 }
 
-static bool make_output(application *call, uint32_t output, tocsin_atom_id atom,
-                        const int8_t *axes, uint32_t ndim)
+static bool make_output(application *call, uint32_t output, tocsin_atom_id atom, const int8_t *axes,
+                        uint32_t ndim)
 {
     const tocsin_execution *execution = call->execution;
     tocsin_digit digits[TOCSIN_PLAN_NDIM_MAX * PROFILE_MAX];
@@ -434,8 +458,8 @@ static bool make_output(application *call, uint32_t output, tocsin_atom_id atom,
                 return refuse(call, TOCSIN_CAUSE_WRONG_SHARD,
                               "an output has another size than in the logical model");
             if (shape[d] > 1)
-                digits[total++] = (tocsin_digit){
-                    .axis = d, .stride = 1, .extent = shape[d], .count = shape[d]};
+                digits[total++] =
+                    (tocsin_digit){.axis = d, .stride = 1, .extent = shape[d], .count = shape[d]};
         }
         digit_count[d] = (uint8_t)(total - first);
     }
@@ -514,8 +538,7 @@ static bool search(application *call)
             break;
         }
         const uint32_t inputs = key_operands(call, keys);
-        const bool known =
-            tocsin_atom_find_call(universe, call->key, keys, inputs, 0) != 0;
+        const bool known = tocsin_atom_find_call(universe, call->key, keys, inputs, 0) != 0;
         const bool binds = bind_all(call);
         if (!binds && (known || why.text[0] == '\0'))
             why = *tocsin_universe_refusal(universe);
