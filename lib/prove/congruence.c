@@ -394,6 +394,8 @@ static bool add_box_of(application *call, tocsin_atom_id atom, const int8_t *axe
             in_output |= axes[d] == (int)a;
         if (in_output || a >= call->signature->axis_count || !call->signature->contracted[a])
             continue;
+        if (!axis->bound && call->execution->maximum)
+            continue;       /* the maximum of equal elements is one of them */
         if (!axis->bound) { /* a sum of equal elements */
             *factor = tocsin_factor_multiply(
                 call->prover->universe, *factor,
@@ -409,7 +411,8 @@ static bool add_box_of(application *call, tocsin_atom_id atom, const int8_t *axe
                 return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial axes");
             box[(*count)++] = (tocsin_box_entry){.atom = atom,
                                                  .axis = (uint16_t)a,
-                                                 .kind = TOCSIN_BOX_SUM,
+                                                 .kind = call->execution->maximum ? TOCSIN_BOX_MAX
+                                                                                  : TOCSIN_BOX_SUM,
                                                  .stride = digit->stride,
                                                  .extent = digit->extent,
                                                  .start = digit->start,

@@ -75,6 +75,7 @@ typedef struct tocsin_execution {
     const int64_t *const *output_shapes;
     const uint8_t *output_ndim;
     uint32_t input_count, output_count;
+    bool maximum; /* contracted axes are joined by maximum, not by sum */
 } tocsin_execution;
 
 /* Fill the outputs. false: refused, the universe says why; outputs are 0. */

@@ -16,7 +16,8 @@
 typedef bool transfer_rule(tocsin_prover *prover, const tocsin_kind *kind,
                            const tocsin_execution *run);
 
-/* ---- attributes ----------------------------------------------------------------------------------- */
+/* ---- attributes
+ * ----------------------------------------------------------------------------------- */
 
 static const tocsin_attribute *attribute(const tocsin_kind *kind, const char *key)
 {
@@ -59,7 +60,8 @@ const int64_t *tocsin_kind_list(const tocsin_kind *kind, const char *key, uint32
     return found->integers;
 }
 
-/* ---- small steps ------------------------------------------------------------------------------------ */
+/* ---- small steps
+ * ------------------------------------------------------------------------------------ */
 
 static bool refuse(tocsin_prover *prover, int cause, const tocsin_kind *kind, const char *text)
 {
@@ -98,7 +100,8 @@ static tocsin_affine constant_start(int64_t start)
     return (tocsin_affine){.base = start};
 }
 
-/* ---- structure ---------------------------------------------------------------------------------------- */
+/* ---- structure
+ * ---------------------------------------------------------------------------------------- */
 
 static bool rule_identity(tocsin_prover *prover, const tocsin_kind *kind,
                           const tocsin_execution *run)
@@ -136,9 +139,9 @@ static bool rule_view(tocsin_prover *prover, const tocsin_kind *kind, const tocs
         const tocsin_relation_id one = as_one_term(prover, kind, run, input);
         input = one == 0 ? input : one;
     }
-    return give(run, 0,
-                tocsin_relation_view(prover->universe, input, run->output_shapes[0],
-                                     run->output_ndim[0]));
+    return give(
+        run, 0,
+        tocsin_relation_view(prover->universe, input, run->output_shapes[0], run->output_ndim[0]));
 }
 
 static bool rule_permute(tocsin_prover *prover, const tocsin_kind *kind,
@@ -235,8 +238,7 @@ static bool rule_cat(tocsin_prover *prover, const tocsin_kind *kind, const tocsi
         dim_of(tocsin_kind_integer(kind, "dim", 0), ndim_of(prover, run->inputs[0]));
     if (dim == UINT32_MAX)
         return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "dim is out of range");
-    return give(run, 0,
-                tocsin_relation_cat(prover->universe, run->inputs, run->input_count, dim));
+    return give(run, 0, tocsin_relation_cat(prover->universe, run->inputs, run->input_count, dim));
 }
 
 static bool rule_stack(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
@@ -290,7 +292,8 @@ static bool rule_pad(tocsin_prover *prover, const tocsin_kind *kind, const tocsi
     return give(run, 0, tocsin_relation_cat(prover->universe, parts, count, dim));
 }
 
-/* ---- linear combinations ---------------------------------------------------------------------------- */
+/* ---- linear combinations
+ * ---------------------------------------------------------------------------- */
 
 static bool combine(tocsin_prover *prover, const tocsin_execution *run, tocsin_factor_id last)
 {
@@ -320,8 +323,7 @@ static bool combine(tocsin_prover *prover, const tocsin_execution *run, tocsin_f
 static bool rule_add(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
     const double alpha = tocsin_kind_real(kind, "alpha", 1.0);
-    return combine(prover, run,
-                   alpha == 1.0 ? 0 : tocsin_factor_real(prover->universe, alpha));
+    return combine(prover, run, alpha == 1.0 ? 0 : tocsin_factor_real(prover->universe, alpha));
 }
 
 static bool rule_subtract(tocsin_prover *prover, const tocsin_kind *kind,
@@ -355,8 +357,7 @@ static bool rule_scale(tocsin_prover *prover, const tocsin_kind *kind, const toc
     tocsin_universe *universe = prover->universe;
     const double divisor = tocsin_kind_real(kind, "divisor", 0.0);
     if (divisor == 0.0)
-        return give(run, 0,
-                    scaled(prover, run->inputs[0], tocsin_kind_real(kind, "factor", 1.0)));
+        return give(run, 0, scaled(prover, run->inputs[0], tocsin_kind_real(kind, "factor", 1.0)));
     const tocsin_factor_id factor =
         tocsin_factor_inverse(universe, tocsin_factor_real(universe, divisor));
     return give(run, 0, tocsin_relation_scale(universe, run->inputs[0], factor));
@@ -407,11 +408,10 @@ static bool rule_add_scalar(tocsin_prover *prover, const tocsin_kind *kind,
         shifted_iota(prover, run->inputs[0], tocsin_kind_real(kind, "value", 0.0));
     if (later != 0)
         return give(run, 0, later);
-    const tocsin_relation_id terms[2] = {
-        run->inputs[0], constant(prover, tocsin_kind_real(kind, "value", 0.0),
-                                 run->output_shapes[0], run->output_ndim[0])};
-    return terms[1] != 0 &&
-           give(run, 0, tocsin_relation_add(prover->universe, terms, NULL, 2));
+    const tocsin_relation_id terms[2] = {run->inputs[0],
+                                         constant(prover, tocsin_kind_real(kind, "value", 0.0),
+                                                  run->output_shapes[0], run->output_ndim[0])};
+    return terms[1] != 0 && give(run, 0, tocsin_relation_add(prover->universe, terms, NULL, 2));
 }
 
 static bool rule_full(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
@@ -431,7 +431,8 @@ static bool rule_arange(tocsin_prover *prover, const tocsin_kind *kind, const to
                                      tocsin_kind_integer(kind, "step", 1)));
 }
 
-/* ---- reductions --------------------------------------------------------------------------------------- */
+/* ---- reductions
+ * --------------------------------------------------------------------------------------- */
 
 /* Which dims are reduced, as bits; all when there is no `dims`. */
 static bool reduced_dims(const tocsin_kind *kind, uint32_t ndim, uint32_t *bits)
@@ -450,7 +451,8 @@ static bool reduced_dims(const tocsin_kind *kind, uint32_t ndim, uint32_t *bits)
     return true;
 }
 
-/* x[a b c] -> [a c], or [a 1 c] when the dim is kept; the reduced axes carry `contracted` or not. */
+/* x[a b c] -> [a c], or [a 1 c] when the dim is kept; the reduced axes carry `contracted` or not.
+ */
 static void reduction_signature(tocsin_signature *signature, uint32_t ndim, uint32_t bits,
                                 bool keep, bool contracted)
 {
@@ -519,8 +521,8 @@ static bool sum_repeated(tocsin_prover *prover, uint32_t bits, uint32_t repeated
         if (repeated >> d & 1)
             relation = tocsin_relation_select(universe, relation, d, 0);
     if (relation != 0)
-        relation = tocsin_relation_scale(universe, relation,
-                                         tocsin_factor_rational(universe, count, 1));
+        relation =
+            tocsin_relation_scale(universe, relation, tocsin_factor_rational(universe, count, 1));
     if (relation == 0)
         return false;
     tocsin_relation_id sum = relation;
@@ -535,8 +537,8 @@ static bool sum_repeated(tocsin_prover *prover, uint32_t bits, uint32_t repeated
         if (!sum_terms(prover, rest, false, &step))
             return false;
     }
-    return give(run, 0, tocsin_relation_view(universe, sum, run->output_shapes[0],
-                                             run->output_ndim[0]));
+    return give(run, 0,
+                tocsin_relation_view(universe, sum, run->output_shapes[0], run->output_ndim[0]));
 }
 
 /* Sums are linear: term by term, and segment by segment, so that sums of sums stay flat. */
@@ -618,25 +620,14 @@ static bool rule_amax(tocsin_prover *prover, const tocsin_kind *kind, const tocs
     uint32_t bits;
     if (!reduced_dims(kind, ndim_of(prover, run->inputs[0]), &bits))
         return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "a dim is out of range");
-    if (!reduce_one(prover, "amax", bits, tocsin_kind_integer(kind, "keepdim", 0) != 0, false,
-                    run))
-        return false;
-    const tocsin_relation *made = tocsin_relation_get(prover->universe, run->outputs[0]);
-    assert(made->count == 1 && !made->segmented);
-    if (made->terms[0].box_count == 0)
-        return true;
-    tocsin_box_entry box[64];
-    tocsin_term term = made->terms[0];
-    assert(term.box_count <= TOCSIN_COUNT_OF(box)); /* congruence.c's own limit */
-    memcpy(box, term.box, term.box_count * sizeof box[0]);
-    for (uint32_t b = 0; b < term.box_count; b++)
-        box[b].kind = TOCSIN_BOX_MAX;
-    term.box = box;
-    return give(run, 0,
-                tocsin_relation_of_term(prover->universe, &term, made->shape, made->ndim));
+    tocsin_execution step = *run;
+    step.maximum = true;
+    return reduce_one(prover, "amax", bits, tocsin_kind_integer(kind, "keepdim", 0) != 0, false,
+                      &step);
 }
 
-/* ---- operators whose signature depends on the operand ------------------------------------------------ */
+/* ---- operators whose signature depends on the operand
+ * ------------------------------------------------ */
 
 static bool rule_softmax(tocsin_prover *prover, const tocsin_kind *kind,
                          const tocsin_execution *run)
@@ -710,14 +701,12 @@ static bool rule_multiply(tocsin_prover *prover, const tocsin_kind *kind,
             return give(run, 0,
                         tocsin_relation_constant(prover->universe, 0, true, run->output_shapes[0],
                                                  run->output_ndim[0]));
-        return other != 0 &&
-               give(run, 0, tocsin_relation_scale(prover->universe, other, value));
+        return other != 0 && give(run, 0, tocsin_relation_scale(prover->universe, other, value));
     }
     const uint32_t key = tocsin_prover_key(prover, "mul");
     (void)kind;
-    return key != 0 &&
-           tocsin_congruence(prover, key, "mul",
-                             &prover->table_signatures[TOCSIN_OPERATOR_MULTIPLY], run);
+    return key != 0 && tocsin_congruence(prover, key, "mul",
+                                         &prover->table_signatures[TOCSIN_OPERATOR_MULTIPLY], run);
 }
 
 static bool rule_reciprocal(tocsin_prover *prover, const tocsin_kind *kind,
@@ -751,15 +740,15 @@ static bool rule_power(tocsin_prover *prover, const tocsin_kind *kind, const toc
 static bool contract(tocsin_prover *prover, const tocsin_execution *run)
 {
     const uint32_t key = tocsin_prover_key(prover, "matmul");
-    return key != 0 &&
-           tocsin_congruence(prover, key, "matmul",
-                             &prover->table_signatures[TOCSIN_OPERATOR_MATMUL], run);
+    return key != 0 && tocsin_congruence(prover, key, "matmul",
+                                         &prover->table_signatures[TOCSIN_OPERATOR_MATMUL], run);
 }
 
 static bool rule_matmul(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
     if (ndim_of(prover, run->inputs[0]) < 2 || ndim_of(prover, run->inputs[1]) < 2)
-        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "an operand has fewer than two dims");
+        return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind,
+                      "an operand has fewer than two dims");
     return contract(prover, run);
 }
 
@@ -780,7 +769,8 @@ static bool rule_linear(tocsin_prover *prover, const tocsin_kind *kind, const to
 static bool rule_where(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
     for (uint32_t branch = 1; branch <= 2; branch++) {
-        const tocsin_relation *other = tocsin_relation_get(prover->universe, run->inputs[3 - branch]);
+        const tocsin_relation *other =
+            tocsin_relation_get(prover->universe, run->inputs[3 - branch]);
         if (other->segmented || other->count != 0)
             continue;
         tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_WHERE];
@@ -801,52 +791,53 @@ static bool rule_congruence(tocsin_prover *prover, const tocsin_kind *kind,
     return tocsin_congruence(prover, run->kind, kind->name, kind->signature, run);
 }
 
-/* ---- the table ------------------------------------------------------------------------------------------ */
+/* ---- the table
+ * ------------------------------------------------------------------------------------------ */
 
 /* Rules named in the operator table. Collectives are not transferred but exchanged. */
-#define RULE_CONGRUENCE rule_congruence
-#define RULE_LINEAR rule_linear
-#define RULE_MATMUL rule_matmul
-#define RULE_WHERE rule_where
-#define RULE_IDENTITY rule_identity
-#define RULE_COPIES rule_copies
-#define RULE_VIEW rule_view
-#define RULE_PERMUTE rule_permute
-#define RULE_EXPAND rule_expand
-#define RULE_SLICE rule_slice
-#define RULE_SELECT rule_select
-#define RULE_SPLIT rule_split
-#define RULE_UNBIND rule_unbind
-#define RULE_CAT rule_cat
-#define RULE_STACK rule_stack
-#define RULE_PAD rule_pad
-#define RULE_ADD rule_add
-#define RULE_SUBTRACT rule_subtract
-#define RULE_NEGATE rule_negate
-#define RULE_SCALE rule_scale
-#define RULE_ADD_SCALAR rule_add_scalar
-#define RULE_SUM rule_sum
-#define RULE_MEAN rule_mean
-#define RULE_ACCUMULATE rule_identity
-#define RULE_FULL rule_full
-#define RULE_ARANGE rule_arange
-#define RULE_MULTIPLY rule_multiply
-#define RULE_RECIPROCAL rule_reciprocal
-#define RULE_POWER rule_power
-#define RULE_DIVIDE rule_divide
-#define RULE_AMAX rule_amax
-#define RULE_SOFTMAX rule_softmax
-#define RULE_MASKED_FILL tocsin_rule_masked_fill
-#define RULE_EMBEDDING tocsin_rule_embedding
+#define RULE_CONGRUENCE         rule_congruence
+#define RULE_LINEAR             rule_linear
+#define RULE_MATMUL             rule_matmul
+#define RULE_WHERE              rule_where
+#define RULE_IDENTITY           rule_identity
+#define RULE_COPIES             rule_copies
+#define RULE_VIEW               rule_view
+#define RULE_PERMUTE            rule_permute
+#define RULE_EXPAND             rule_expand
+#define RULE_SLICE              rule_slice
+#define RULE_SELECT             rule_select
+#define RULE_SPLIT              rule_split
+#define RULE_UNBIND             rule_unbind
+#define RULE_CAT                rule_cat
+#define RULE_STACK              rule_stack
+#define RULE_PAD                rule_pad
+#define RULE_ADD                rule_add
+#define RULE_SUBTRACT           rule_subtract
+#define RULE_NEGATE             rule_negate
+#define RULE_SCALE              rule_scale
+#define RULE_ADD_SCALAR         rule_add_scalar
+#define RULE_SUM                rule_sum
+#define RULE_MEAN               rule_mean
+#define RULE_ACCUMULATE         rule_identity
+#define RULE_FULL               rule_full
+#define RULE_ARANGE             rule_arange
+#define RULE_MULTIPLY           rule_multiply
+#define RULE_RECIPROCAL         rule_reciprocal
+#define RULE_POWER              rule_power
+#define RULE_DIVIDE             rule_divide
+#define RULE_AMAX               rule_amax
+#define RULE_SOFTMAX            rule_softmax
+#define RULE_MASKED_FILL        tocsin_rule_masked_fill
+#define RULE_EMBEDDING          tocsin_rule_embedding
 #define RULE_EMBEDDING_BACKWARD tocsin_rule_embedding_backward
-#define RULE_ALL_REDUCE NULL
-#define RULE_ALL_GATHER NULL
-#define RULE_REDUCE_SCATTER NULL
-#define RULE_ALL_TO_ALL NULL
-#define RULE_BROADCAST NULL
-#define RULE_SEND NULL
-#define RULE_RECV NULL
-#define RULE_BARRIER NULL
+#define RULE_ALL_REDUCE         NULL
+#define RULE_ALL_GATHER         NULL
+#define RULE_REDUCE_SCATTER     NULL
+#define RULE_ALL_TO_ALL         NULL
+#define RULE_BROADCAST          NULL
+#define RULE_SEND               NULL
+#define RULE_RECV               NULL
+#define RULE_BARRIER            NULL
 
 static transfer_rule *const rules[TOCSIN_OPERATOR_COUNT] = {
 #define X(code, name, rule, inputs, outputs, signature) [TOCSIN_OPERATOR_##code] = RULE_##rule,
@@ -864,7 +855,8 @@ bool tocsin_transfer_fresh(tocsin_prover *prover, const tocsin_execution *execut
         execution->outputs[j] = 0;
     if (rules[copy.code] == NULL || (inputs >= 0 && execution->input_count != (uint32_t)inputs) ||
         execution->output_count == 0)
-        return refuse(prover, TOCSIN_CAUSE_WRONG_OPERATOR, &copy, "has other operands than its kind");
+        return refuse(prover, TOCSIN_CAUSE_WRONG_OPERATOR, &copy,
+                      "has other operands than its kind");
     if (rules[copy.code](prover, &copy, execution))
         return true;
     for (uint32_t j = 0; j < execution->output_count; j++)
