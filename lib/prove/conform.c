@@ -143,9 +143,21 @@ static bool keep_text(comparison *c, const char *text, const char **kept)
     return *kept != NULL;
 }
 
+/* The text of a call, or of no call. */
+static bool keep_call(comparison *c, const tocsin_plan *plan, const tocsin_call *call,
+                      const char **kept)
+{
+    tocsin_string text = {0};
+    if (call)
+        tocsin_call_text(plan, &c->groups, call, &text);
+    bool done = text.status == TOCSIN_OK && keep_text(c, tocsin_string_text(&text), kept);
+    tocsin_string_free(&text);
+    return done;
+}
+
 static tocsin_status new_finding(comparison *c, tocsin_deviation deviation,
                                  const tocsin_call *planned, const tocsin_call *issued,
-                                 const char *texts[2], size_t index, tocsin_error *error)
+                                 size_t index, tocsin_error *error)
 {
     const tocsin_plan_op *op = planned ? &c->plan->ops.items[planned->op] : NULL;
     folded_finding made = {.finding = {.deviation = deviation,
@@ -156,7 +168,8 @@ static tocsin_status new_finding(comparison *c, tocsin_deviation deviation,
     if (issued && issued->file[0])
         snprintf(site, sizeof site, "%s:%u (%s)", issued->file, issued->line, issued->within);
     tocsin_conform_finding *finding = &made.finding;
-    if (!keep_text(c, texts[0], &finding->planned) || !keep_text(c, texts[1], &finding->issued) ||
+    if (!keep_call(c, c->plan, planned, &finding->planned) ||
+        !keep_call(c, NULL, issued, &finding->issued) ||
         !keep_text(c, op ? tocsin_plan_text(c->plan, op->fqn) : "", &finding->fqn) ||
         !keep_text(c, op ? tocsin_plan_text(c->plan, op->source) : "", &finding->source) ||
         !keep_text(c, site, &finding->site) || !TOCSIN_VEC_PUSH(&c->found, made))
@@ -164,49 +177,61 @@ static tocsin_status new_finding(comparison *c, tocsin_deviation deviation,
     return TOCSIN_OK;
 }
 
-/* Add a finding, or fold it into an equal one of another rank or step. */
+/* What makes two deviations one: that of the same operator at the same place of the code, whatever
+ * the rank, the group and the step. */
+static void append_key(const comparison *c, tocsin_deviation deviation, const tocsin_call *planned,
+                       const tocsin_call *issued, tocsin_string *key)
+{
+    tocsin_string_printf(key, "%d", (int)deviation);
+    if (planned) {
+        const tocsin_plan_op *op = &c->plan->ops.items[planned->op];
+        tocsin_string_printf(key, "\nplan %u %u %u %u %lld %d", op->name, op->label, op->fqn,
+                             op->source, (long long)planned->elements, planned->microbatch);
+    }
+    if (issued)
+        tocsin_string_printf(key, "\nrun %s %lld %s %u", issued->function,
+                             (long long)issued->elements, issued->file, issued->line);
+}
+
+/* One more step of one more rank that shows a finding. */
+static tocsin_status count_finding(const comparison *c, folded_finding *kept, size_t index,
+                                   tocsin_error *error)
+{
+    ++kept->finding.occurrences;
+    if (c->step < kept->finding.step) { /* of a process that is read later */
+        kept->finding.step = c->step;
+        kept->finding.rank = (uint32_t)c->reader.rank;
+        kept->finding.index = index;
+    }
+    if (!TOCSIN_VEC_PUSH(&kept->ranks, (uint32_t)c->reader.rank))
+        return tocsin_error_memory(error);
+    return TOCSIN_OK;
+}
+
+/* Add a finding, or fold it into an equal one. */
 static tocsin_status add_finding(comparison *c, tocsin_deviation deviation,
                                  const tocsin_call *planned, const tocsin_call *issued,
                                  size_t index, tocsin_error *error)
 {
-    tocsin_string first = {0}, second = {0}, key = {0};
-    if (planned)
-        tocsin_call_text(c->plan, &c->groups, planned, &first);
-    if (issued)
-        tocsin_call_text(NULL, &c->groups, issued, &second);
-    const char *texts[2] = {tocsin_string_text(&first), tocsin_string_text(&second)};
-    tocsin_string_printf(&key, "%d\n%s\n%s", (int)deviation, texts[0], texts[1]);
-    tocsin_status status = tocsin_string_check(&first, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&second, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&key, error);
+    tocsin_string key = {0};
+    append_key(c, deviation, planned, issued, &key);
+    tocsin_status status = tocsin_string_check(&key, error);
     uint32_t id = tocsin_intern_find(&c->folds, key.text, key.bytes);
-    if (status == TOCSIN_OK && !id && c->found.count >= FINDINGS_MAX) {
-        ++c->hidden;
-    } else if (status == TOCSIN_OK) {
-        if (!id)
-            status = new_finding(c, deviation, planned, issued, texts, index, error);
-        if (status == TOCSIN_OK && !id)
+    if (status == TOCSIN_OK && !id && c->found.count < FINDINGS_MAX) {
+        status = new_finding(c, deviation, planned, issued, index, error);
+        if (status == TOCSIN_OK)
             id = tocsin_intern_put(&c->folds, key.text, key.bytes);
         if (status == TOCSIN_OK && !id)
             status = tocsin_error_memory(error);
-        if (status == TOCSIN_OK) {
-            folded_finding *kept = &c->found.items[id - 1];
-            ++kept->finding.occurrences;
-            if (c->step < kept->finding.step) { /* of a process that is read later */
-                kept->finding.step = c->step;
-                kept->finding.rank = (uint32_t)c->reader.rank;
-                kept->finding.index = index;
-            }
-            if (!TOCSIN_VEC_PUSH(&kept->ranks, (uint32_t)c->reader.rank))
-                status = tocsin_error_memory(error);
-        }
     }
-    tocsin_string_free(&first);
-    tocsin_string_free(&second);
     tocsin_string_free(&key);
-    return status;
+    if (status != TOCSIN_OK)
+        return status;
+    if (!id) {
+        ++c->hidden;
+        return TOCSIN_OK;
+    }
+    return count_finding(c, &c->found.items[id - 1], index, error);
 }
 
 static tocsin_status learn_sites(comparison *c, size_t setup, tocsin_error *error)
