@@ -18,6 +18,7 @@ enum { OPAQUE_MAX = 16, RATIONAL_WORDS = 3 };
 enum { SHIFT_MAX = 62, CONVERGENTS_MAX = 40 };
 #define DENOMINATOR_MAX (INT64_C(1) << 20)
 #define NUMERATOR_MAX   (INT64_C(1) << 53)
+#define EXPONENT_MAX    (INT64_C(1) << 40) /* so that exponents are added without a thought */
 
 struct value {
     int64_t numerator, denominator;
@@ -204,9 +205,9 @@ static bool multiply_opaque(struct value *a, const struct value *b)
         bool from_b =
             j < b->opaque_count && (i == a->opaque_count || b->opaque[j].bits <= a->opaque[i].bits);
         uint64_t bits = from_a ? a->opaque[i].bits : b->opaque[j].bits;
-        int64_t exponent;
-        if (__builtin_add_overflow(from_a ? a->opaque[i].exponent : 0,
-                                   from_b ? b->opaque[j].exponent : 0, &exponent))
+        int64_t exponent =
+            (from_a ? a->opaque[i].exponent : 0) + (from_b ? b->opaque[j].exponent : 0);
+        if (exponent > EXPONENT_MAX || exponent < -EXPONENT_MAX)
             return false;
         i += from_a;
         j += from_b;
@@ -232,7 +233,8 @@ tocsin_factor_id tocsin_factor_multiply(tocsin_universe *universe, tocsin_factor
     struct value product = value_of(universe, a);
     const struct value other = value_of(universe, b);
     product.two += other.two;
-    if (!multiply_rational(&product, other.numerator, other.denominator) ||
+    if (product.two > EXPONENT_MAX || product.two < -EXPONENT_MAX ||
+        !multiply_rational(&product, other.numerator, other.denominator) ||
         !multiply_opaque(&product, &other))
         return tocsin_universe_fail(universe, TOCSIN_E_LIMIT);
     return intern(universe, &product);

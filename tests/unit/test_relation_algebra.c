@@ -157,6 +157,16 @@ static void factor_overflow_is_a_limit(void **state)
     assert_int_equal(tocsin_factor_multiply(universe, large, large), 0);
     assert_int_equal(tocsin_universe_status(universe, &error), TOCSIN_E_LIMIT);
     assert_int_equal(error.code, TOCSIN_E_LIMIT);
+    tocsin_universe *other = tocsin_universe_new();
+    for (int square = 0; square < 2; ++square) {
+        tocsin_factor_id power = tocsin_factor_real(other, square ? 2 : sqrt(0.5));
+        for (int i = 0; i < 70; ++i)
+            power = tocsin_factor_multiply(other, power, power);
+        assert_int_equal(tocsin_universe_status(other, NULL), TOCSIN_E_LIMIT);
+        tocsin_universe_free(other);
+        other = tocsin_universe_new();
+    }
+    tocsin_universe_free(other);
     /* From then on there is no answer. */
     const int64_t shape[1] = {2};
     assert_int_equal(tocsin_relation_constant(universe, 0, false, shape, 1), 0);
