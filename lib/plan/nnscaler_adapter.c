@@ -59,6 +59,7 @@ typedef struct context {
     uint32_t index; /* of the primitive in the adapter */
     const struct primitive *kind;
     bool forward;
+    bool takes_shard;                       /* out of the collective, rather than put it in */
     const tocsin_nn_tensor *input, *output; /* NULL: none */
     tocsin_nn_draft like;
 } context;
@@ -160,7 +161,8 @@ static const tocsin_pickle_value *first_of(const tocsin_pickle_value *owner, con
     return tocsin_nn_is_tensor(value) ? value : NULL;
 }
 
-/* Where the shard that `device` puts into this collective begins along `dim`, by its metadata. */
+/* Where the shard that `device` puts into this collective (or, of a reduce_scatter, takes out of
+ * it) begins along `dim`, by its metadata. */
 static tocsin_status shard_start(context *c, uint32_t device, int64_t dim, int64_t *start)
 {
     uint64_t key = (uint64_t)device << 40 | c->adapter_id;
@@ -169,12 +171,13 @@ static tocsin_status shard_start(context *c, uint32_t device, int64_t dim, int64
         found ? (const tocsin_pickle_value *)(uintptr_t)*found : NULL;
     const tocsin_pickle_value *prim =
         tocsin_pickle_item(tocsin_pickle_member(adapter, "_prims"), c->index);
-    const tocsin_pickle_value *input = first_of(c->kind->fused ? adapter : prim, "_inputs");
+    const tocsin_pickle_value *shard =
+        first_of(c->kind->fused ? adapter : prim, c->takes_shard ? "_outputs" : "_inputs");
     const tocsin_nn_tensor *tensor;
     *start = 0;
-    if (!input)
+    if (!shard)
         return TOCSIN_OK; /* it takes no part: the verifier will say so */
-    TOCSIN_TRY(tocsin_nn_read_tensor(c->nn, input, &tensor));
+    TOCSIN_TRY(tocsin_nn_read_tensor(c->nn, shard, &tensor));
     *start = dim >= 0 && dim < tensor->ndim ? tensor->start[dim] : 0;
     return TOCSIN_OK;
 }
@@ -256,7 +259,7 @@ static tocsin_status do_copy(context *c)
     return emit_from_to(c, &draft, TOCSIN_NN_MERGE);
 }
 
-/* A collective of the group. `dim`: along which shards are joined, -1 if none are. */
+/* A collective of the group. `dim`: along which shards are joined or cut, -1 if none are. */
 static tocsin_status do_collective(context *c, tocsin_nn_draft *draft, int64_t dim)
 {
     uint32_t *devices, count;
@@ -294,7 +297,8 @@ static tocsin_status do_scatter(context *c)
     start(c, &draft, TOCSIN_OPERATOR_REDUCE_SCATTER);
     tocsin_nn_set_integer(c->nn, &draft, "dim", dim);
     tocsin_nn_set_text(c->nn, &draft, "op", "sum");
-    return do_collective(c, &draft, -1);
+    c->takes_shard = true;
+    return do_collective(c, &draft, dim);
 }
 
 static tocsin_status do_exchange(context *c, const char *join_key, const char *split_key)
@@ -460,6 +464,7 @@ static tocsin_status do_primitive(context *c)
     TOCSIN_TRY(read_optional(c->nn, first_of(owner, "_inputs"), &c->input));
     TOCSIN_TRY(read_optional(c->nn, first_of(owner, "_outputs"), &c->output));
     TOCSIN_TRY(set_label(c, class));
+    c->takes_shard = false;
     return do_action(c);
 }
 

@@ -26,7 +26,9 @@ CLASSES = {
     "nnscaler.codegen.module.module": ("ModuleCodeGen",),
 }  # fmt: skip
 TYPES = {
-    name: type(name, (), {"__module__": module}) for module, names in CLASSES.items() for name in names
+    name: type(name, (), {"__module__": module})
+    for module, names in CLASSES.items()
+    for name in names
 }
 
 
@@ -141,7 +143,8 @@ class Builder:
             slices[cut] = (part * size, (part + 1) * size)
         tensor = make(
             "IRSubTensor", _id=next(self.ids), name=name, _full_tensor=self.full[name],
-            _indmap=make("IndexMap", _indices=tuple(slices)), _valmap=make("ValueMap", _weight=(0, 1)),
+            _indmap=make("IndexMap", _indices=tuple(slices)),
+            _valmap=make("ValueMap", _weight=(0, 1)),
             _dtype=self.dtype, _grad=None)  # fmt: skip
         self.sub[key] = tensor
         if not gradient and name != "x":
@@ -159,7 +162,8 @@ class Builder:
         tensors = [t for t in op._inputs if isinstance(t, TYPES["IRSubTensor"]) and t._grad]
         return make(
             "IRBpOperation", _id=op._id + 500, name="backward", _mirror=op,
-            _inputs=[o._grad for o in op._outputs], _outputs=[t._grad for t in tensors])  # fmt: skip
+            _inputs=[o._grad for o in op._outputs],
+            _outputs=[t._grad for t in tensors])  # fmt: skip
 
     def stage_one(self, part):
         """Forward operators of the first stage on one tp rank, and y before it is reduced."""
@@ -195,7 +199,8 @@ class Builder:
     def reduce(self, ident, part, partial, forward):
         y = self.tensor("y", [self.batch, WIDTH])
         stage = list(range(self.tp))
-        prim = make("AllReduceIdentityPrim", kwargs={"ranks": stage}, _inputs=[partial], _outputs=[y])
+        prim = make("AllReduceIdentityPrim", kwargs={"ranks": stage}, _inputs=[partial],
+                    _outputs=[y])  # fmt: skip
         inputs, outputs = ([partial], [y]) if forward else ([y._grad], [partial._grad])
         return make("IRAdapter", _id=ident, _prims=[prim], _forward=forward, _differentiable=True,
                     _inputs=inputs, _outputs=outputs)  # fmt: skip
@@ -203,7 +208,8 @@ class Builder:
     def move(self, ident, tensor, source, target, device, forward):
         sends = device == source
         prim = make("MovePrim", kwargs={"src": source, "dst": target, "shape": (), "dtype": "x"},
-                    _inputs=[tensor] if sends else [], _outputs=[] if sends else [tensor])  # fmt: skip
+                    _inputs=[tensor] if sends else [],
+                    _outputs=[] if sends else [tensor])  # fmt: skip
         return make("IRAdapter", _id=ident, _prims=[prim], _forward=forward, _differentiable=False,
                     _inputs=prim._inputs, _outputs=prim._outputs)  # fmt: skip
 
@@ -249,7 +255,8 @@ class Builder:
                      for c in steps]  # fmt: skip
         weights = [self.tensor(n, [], c, device % self.tp) for n, c in (("w1", 0), ("w2", 1))]
         if self.dp > 1 and device < self.tp:
-            steps.append(make("IRWeightReducer", _id=130 + device, _device=(device,), _inputs=weights))
+            steps.append(make("IRWeightReducer", _id=130 + device, _device=(device,),
+                              _inputs=weights))  # fmt: skip
         return steps
 
     def module(self):

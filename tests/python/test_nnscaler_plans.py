@@ -43,7 +43,7 @@ def write(folder, root, world="dp1_pp1_tp1_nm1", protocol=4, name="p"):
     return path
 
 
-# ---- real plans ------------------------------------------------------------------------------------
+# ---- real plans --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda path: path.name.split(".")[0])
@@ -127,7 +127,7 @@ def test_data(real):
                 assert starts[0] == [0, nm * size if dp > 1 else 0, size if nm > 1 else 0]
 
 
-# ---- small plans -----------------------------------------------------------------------------------
+# ---- small plans -------------------------------------------------------------------------------
 
 WORLDS = [(1, 1, 2, 1), (1, 2, 1, 2), (2, 1, 1, 1), (2, 2, 2, 3), (4, 2, 2, 4), (1, 2, 3, 2)]
 
@@ -187,7 +187,7 @@ def test_wrong_constant_is_refuted(tmp_path):
     assert "div7" in refuted(tmp_path, root, (1, 1, 2, 1))
 
 
-# ---- what is not a plan ------------------------------------------------------------------------------
+# ---- what is not a plan ------------------------------------------------------------------------
 
 
 def fails(path, message):
