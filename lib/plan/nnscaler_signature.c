@@ -67,7 +67,8 @@ static bool take_operand(tocsin_nn_annotation *annotation, const tocsin_signatur
             axis = TOCSIN_AXIS_ONE;
         } else {
             axis = signature->axis_count + (int)(leading - 1 - d);
-            snprintf(annotation->name[axis], sizeof annotation->name[axis], "lead%u", leading - d);
+            snprintf(annotation->name[axis], sizeof annotation->name[axis], "lead%u",
+                     (unsigned)(uint8_t)(leading - d));
             annotation->mark[axis] = ' ';
             if ((uint32_t)axis >= annotation->axis_count)
                 annotation->axis_count = (uint32_t)axis + 1;
