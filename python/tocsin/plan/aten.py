@@ -581,19 +581,32 @@ def _copy(low, args, kwargs):
     return low.tape.expand(source, low.shape)
 
 
-@_lower("full", "zeros", "ones", "new_zeros", "new_ones", "new_full", "full_like", "zeros_like",
-        "ones_like", "fill", "zero", "scalar_tensor", "ones_", "new_full")
+@_lower("full", "new_full", "full_like", "fill", "scalar_tensor")
 def _full(low, args, kwargs, name):
-    if "zero" in name:
-        number = 0
-    elif "ones" in name:
-        number = 1
-    else:
-        number = low.number(args[0] if name == "scalar_tensor" else args[-1 if name == "fill"
-                                                                         else 1 + (name == "new_full")])
-        if number is None:
-            return low.tape.expand(low.value(args[1]), low.shape)
+    position = {"full": 1, "new_full": 2, "full_like": 1, "fill": 1, "scalar_tensor": 0}[name]
+    number = low.number(args[position])
+    if number is None:
+        return low.tape.expand(low.value(args[position]), low.shape)
     return low.tape.full(low.shape, low.dtype, number)
+
+
+@_lower("zeros", "new_zeros", "zeros_like", "zero")
+def _zeros(low, args, kwargs):
+    return low.tape.full(low.shape, low.dtype, 0)
+
+
+@_lower("ones", "new_ones")
+def _ones(low, args, kwargs):
+    return low.tape.full(low.shape, low.dtype, 1)
+
+
+@_lower("ones_like")
+def _ones_like(low, args, kwargs):
+    """Backward starts from it. What is done to it is kept, not computed here: a loss that is
+    divided twice shall be found where that is done."""
+    value = low.tape.full(low.shape, low.dtype, 1)
+    value.constant = None
+    return value
 
 
 @_lower("arange")

@@ -38,8 +38,7 @@ _TRACE = _HERE + "trace.py"  # whoever it calls is the script
 _MESH = os.path.join(_TORCH, "distributed", "device_mesh.py")
 # Parallel code has more of these than the logical model, so they are not counted.
 _UNLABELLED = {"view", "permute", "expand", "slice", "select", "cat", "stack", "pad", "full",
-               "arange", "cast", "wait", "scale", "add_scalar", "masked_fill", "lt", "ge", "or",
-               "send", "recv", "barrier"}
+               "arange", "cast", "wait", "send", "recv", "barrier"}
 _CONSTANT_MAX = 1 << 22  # elements of a constant whose contents are looked at
 
 
