@@ -1,8 +1,8 @@
 """Small execution plans of the form that nnScaler pickles, without nnScaler: a gated MLP, forward
 and backward, on dp x pp x tp ranks with micro-batches.
 
-    u = linear(x, w1)   a, b = multiref(u)   y = linear(silu(a) * b, w2)   z = div(add(y, 0.5), 4)
-    loss = sum(transpose(view(z)))
+    u = linear(x, w1)   a, c = multiref(u)   y = linear(silu(a) * c, w2)   z = div(add(y, 0.5), 4)
+    loss = sum(transpose(view(z * w3)))
 
 With tp the hidden dim of w1 and w2 is sharded, and y is reduced; with pp what follows y is the
 second stage. Run as a program, it writes a plan: nnscaler_writer.py FILE dp pp tp nm [protocol]."""
@@ -184,14 +184,16 @@ class Builder:
 
     def stage_two(self):
         b = self.batch
-        y, e, z = (self.tensor(n, [b, WIDTH]) for n in ("y", "e", "z"))
+        y, e, z, r = (self.tensor(n, [b, WIDTH]) for n in ("y", "e", "z", "r"))
+        w3 = self.tensor("w3", [WIDTH], weight=True)
         v = self.tensor("v", [b, HEADS, WIDTH // HEADS])
         t = self.tensor("t", [b, WIDTH // HEADS, HEADS])
         loss = self.tensor("loss", [1], loss=True)
         return [
             self.forward("add", 6, "a b, ? -> a b", [y, 0.5], [e], alpha=1),
             self.forward("div", 7, "a b, ? -> a b", [e, 4], [z], rounding_mode=None),
-            self.forward("view", 8, "a (2 b) -> a 2 b", [z], [v], size=(b, HEADS, WIDTH // HEADS)),
+            self.forward("mul", 11, "a b, b -> a b", [z, w3], [r]),
+            self.forward("view", 8, "a (2 b) -> a 2 b", [r], [v], size=(b, HEADS, WIDTH // HEADS)),
             self.forward("transpose", 9, "a b c -> a c b", [v], [t], dim0=1, dim1=-1),
             self.forward("sum", 10, "a+ b+ c+ -> 1", [t], [loss]),
         ]
@@ -253,8 +255,10 @@ class Builder:
         if self.nm > 1:
             steps = [make("ExeReuseCell", _id=next(self.ids), _cell=c, _inputs=[], _outputs=[])
                      for c in steps]  # fmt: skip
-        weights = [self.tensor(n, [], c, device % self.tp) for n, c in (("w1", 0), ("w2", 1))]
-        if self.dp > 1 and device < self.tp:
+        one = [self.tensor(n, [], c, device % self.tp) for n, c in (("w1", 0), ("w2", 1))]
+        two = [self.tensor("w3", [])]
+        if self.dp > 1:
+            weights = one + two if self.pp == 1 else (one, two)[device // self.tp]
             steps.append(make("IRWeightReducer", _id=130 + device, _device=(device,),
                               _inputs=weights))  # fmt: skip
         return steps

@@ -187,6 +187,63 @@ def test_wrong_constant_is_refuted(tmp_path):
     assert "div7" in refuted(tmp_path, root, (1, 1, 2, 1))
 
 
+def cross_shards():
+    """A plan whose second stage gathers y from halves that its ranks hold in the other order."""
+    builder = nnscaler_writer.Builder(1, 2, 2, 1)
+    root = builder.module()
+    y = builder.tensor("y", [builder.batch, nnscaler_writer.WIDTH])
+    halves = [builder.tensor("y", [builder.batch, nnscaler_writer.WIDTH], 1, part, copy=9)
+              for part in (0, 1)]  # fmt: skip
+    for device in range(4):
+        cells = [nnscaler_reader.inner(c) for c in root.execplan._seq[device]]
+        adapter = next(c for c in cells if c._id == 120)
+        part = device if device < 2 else 3 - device
+        half, kwargs = halves[part], {"src": part, "dst": 3 - part}
+        if device < 2:
+            adapter._prims = [
+                make("ChunkPrim", kwargs={"dim": 1, "ranks": [0, 1]}, _inputs=[y], _outputs=[half]),
+                make("MovePrim", kwargs=kwargs, _inputs=[half], _outputs=[]),
+            ]
+        else:
+            adapter._prims = [
+                make("MovePrim", kwargs=kwargs, _inputs=[], _outputs=[half]),
+                make("AllGatherPrim", kwargs={"dim": 1, "ranks": [2, 3]}, _inputs=[half],
+                     _outputs=[y]),
+            ]  # fmt: skip
+    return root
+
+
+def test_order_of_shards(tmp_path):
+    """At run time a group's ranks are sorted; the metadata say what was meant."""
+    logical = write(tmp_path, build())
+    path = write(tmp_path, cross_shards(), "dp1_pp2_tp2_nm1")
+    done = tocsin("verify", logical, path)
+    assert done.returncode == 1 and "AllGatherPrim120: wrong-order" in done.stdout, done.stdout
+    done = tocsin("verify", "--order=metadata", logical, path)
+    assert done.returncode == 0 and done.stdout.startswith("PROVED"), done.stdout
+
+
+def test_declared_signature(tmp_path):
+    """`--ops` takes the place of the annotation: an axis that it wants whole may not be cut."""
+    roots = {"dp1_pp1_tp1_nm1": build(), "dp1_pp1_tp2_nm1": build(1, 1, 2, 1)}
+    for root in roots.values():
+        for cell in (c for d in root.execplan._seq for c in segments(root, d)):
+            for node in cell._nodes:
+                if getattr(node, "name", "") == "silu":
+                    node.name = "swish"
+    paths = [write(tmp_path, root, world) for world, root in roots.items()]
+    assert tocsin("verify", *paths).returncode == 0
+    declarations = tmp_path / "ops"
+    declarations.write_text("op swish [b h^] -> [b h^]\n")
+    done = tocsin("verify", "--ops", declarations, *paths)
+    assert done.returncode == 1 and "swish3" in done.stdout, done.stdout
+    declarations.write_text("op swish [...] -> [...]\n")
+    assert tocsin("verify", "--ops", declarations, *paths).returncode == 0
+    declarations.write_text("op swish [a b c] -> [a b c]\n")
+    done = tocsin("verify", "--ops", declarations, *paths)
+    assert done.returncode == 2 and "does not fit the tensors of swish3" in done.stderr
+
+
 # ---- what is not a plan ------------------------------------------------------------------------
 
 

@@ -75,7 +75,7 @@ static void sizes(void **state)
     assert_int_equal(size.ranks, 8);
     assert_int_equal(plan->microbatches, 3);
     assert_int_equal(plan->flaws.count, 0);
-    assert_int_equal(plan->outputs.count, 2 * 2 + 2); /* two gradients a rank, the loss twice */
+    assert_int_equal(plan->outputs.count, 2 * 2 + 2 * 2); /* w1, w2 | w3, the loss */
     assert_string_equal(tocsin_plan_text(plan, plan->axes[0].name), "dp");
     assert_int_equal(plan->replica_axis, 0);
     tocsin_plan_free(plan);
@@ -186,7 +186,8 @@ static void schedule(void **state)
     (void)state;
     static const char expected[] = "adapter120.0 segment101.0 segment111.0 adapter121.0 "
                                    "adapter120.1 segment101.1 segment111.1 adapter121.1 "
-                                   "adapter120.2 segment101.2 segment111.2 adapter121.2 ";
+                                   "adapter120.2 segment101.2 segment111.2 adapter121.2 "
+                                   "reducer132.-1 ";
     tocsin_plan *plan = read_plan(PARALLEL);
     const tocsin_plan_role *role = &plan->roles.items[2];
     tocsin_string text = {0};
@@ -196,7 +197,7 @@ static void schedule(void **state)
         tocsin_string_printf(&text, "%s.%d ", tocsin_plan_text(plan, name), turn.microbatch);
     }
     assert_string_equal(tocsin_string_text(&text), expected);
-    assert_int_equal(role->segment_count, 4);
+    assert_int_equal(role->segment_count, 5);
     tocsin_string_free(&text);
     tocsin_plan_free(plan);
 }
