@@ -242,6 +242,10 @@ uint64_t tocsin_plan_group_size(const tocsin_plan *plan, uint32_t group);
 const tocsin_plan_flaw *tocsin_plan_flaw_of(const tocsin_plan *plan, uint32_t op);
 /* "pp=1 tp=0" of a device, into the string. */
 void tocsin_plan_device_text(const tocsin_plan *plan, uint32_t device, tocsin_string *text);
+/* XXH3-128 of the canonical text (plan_digest.c): what certificates name a plan by. Errors: E_MEMORY,
+ * E_IO. */
+tocsin_status tocsin_plan_digest(const tocsin_plan *plan, tocsin_hash128 *digest,
+                                 tocsin_error *error);
 /* The attribute called `key`, or NULL. */
 const tocsin_attribute *tocsin_plan_attribute(const tocsin_plan *plan, uint32_t attribute_set,
                                               const char *key);
