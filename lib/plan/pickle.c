@@ -622,7 +622,8 @@ tocsin_status tocsin_pickle_read(const void *memory, size_t bytes, const char *w
     assert(memory || bytes == 0);
     assert(pickle);
     machine m = {.bytes = memory, .size = bytes, .where = where, .pickle = pickle, .error = error};
-    *pickle = (tocsin_pickle){.arena.chunk_bytes = 1 << 20};
+    size_t chunk_bytes = bytes < 1 << 17 ? 8 * bytes + 4096 : 1 << 20;
+    *pickle = (tocsin_pickle){.arena.chunk_bytes = chunk_bytes};
     if (bytes > TOCSIN_PICKLE_BYTES_MAX)
         return fail(&m, TOCSIN_E_LIMIT, "the file is too large");
     tocsin_status status = run(&m);
