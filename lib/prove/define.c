@@ -1,5 +1,5 @@
 /* define.c - names for logical sums and concatenations, and finding the one that a rank's is a
- * slice of.
+ * part of.
  *
  * A definition is an atom that equals a relation of several terms or segments. Definitions are
  * found by the set of atoms that occur in them, those in segments also by each single atom, since a
@@ -9,11 +9,13 @@
  * definition D of the same atom; the difference of their first indices along the atom's axes says
  * where the slice begins, the quotient of the factors and what the box has in addition are shared
  * by all terms. Verify: cut D there, apply factor and box, and compare with R: one comparison of
- * ids. A wrong guess costs time, never soundness.
+ * ids. A wrong guess costs time, never soundness. What is no slice may be a part of a definition in
+ * another shape (fold_map.c). A logical sum is folded before it is defined, so that a value has one
+ * definition in whatever shapes it is used.
  *
  * Cost: a fold cuts one definition, which is linear in its terms; results are remembered.
  */
-#include "prove/layout.h"
+#include "prove/fold.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -104,7 +106,7 @@ static uint64_t hash_of_set(const tocsin_atom_id *atoms, uint32_t count)
     return tocsin_hash64(atoms, count * sizeof atoms[0], 0);
 }
 
-/* ---- defining -------------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 static bool add_entry(tocsin_universe *universe, tocsin_map *map, uint64_t key,
                       tocsin_atom_id definition)
@@ -135,42 +137,6 @@ static bool index_definition(tocsin_universe *universe, tocsin_atom_id definitio
     return added;
 }
 
-/* The factor of the first term of the first piece that is not zero. */
-static tocsin_factor_id leading_factor(const tocsin_universe *universe,
-                                       const tocsin_relation *relation)
-{
-    for (uint32_t i = 0; i < piece_count(relation); i++) {
-        const tocsin_relation *piece = piece_of(universe, relation, i);
-        if (piece->count > 0)
-            return piece->terms[0].factor;
-    }
-    return 0;
-}
-
-/* Multiples of one sum share its definition, whose leading factor is 1: a sum and its half would
- * else be two atoms, and a rank's slice might be taken for twice the half. */
-tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id id,
-                                          const char *name, uint32_t op)
-{
-    const tocsin_relation *relation = tocsin_relation_get(universe, id);
-    bool made = false;
-
-    if (!relation->segmented && relation->count <= 1)
-        return id;
-    const tocsin_factor_id factor = leading_factor(universe, relation);
-    if (factor != 0) {
-        id = tocsin_relation_scale(universe, id, tocsin_factor_inverse(universe, factor));
-        if (id == 0)
-            return 0;
-        relation = tocsin_relation_get(universe, id);
-    }
-    const tocsin_atom_id definition = tocsin_atom_defined(universe, id, name, op, &made);
-    if (definition == 0 || (made && !index_definition(universe, definition, relation)))
-        return 0;
-    const tocsin_relation_id whole = tocsin_relation_whole(universe, definition);
-    return factor == 0 || whole == 0 ? whole : tocsin_relation_scale(universe, whole, factor);
-}
-
 /* ---- guessing -------------------------------------------------------------------------------- */
 
 /* A dim of the definition is a mixed-radix number of the digits of each of its terms; what a digit
@@ -187,9 +153,7 @@ typedef struct dim_guess {
 
 typedef struct guess {
     dim_guess dims[TOCSIN_PLAN_NDIM_MAX];
-    tocsin_factor_id factor;
-    uint32_t box_count;
-    tocsin_box_entry box[TOCSIN_BOX_ENTRIES_MAX];
+    tocsin_fold_shared shared;
 } guess;
 
 /* The index along every axis of the atom at the term's first element. */
@@ -276,9 +240,8 @@ static bool guess_starts(const tocsin_term *whole, const tocsin_term *part, uint
     return true;
 }
 
-/* What the part's term has in addition to the whole's: the factor, and entries of the box. */
-static bool guess_shared(tocsin_universe *universe, const tocsin_term *whole,
-                         const tocsin_term *part, guess *made)
+bool tocsin_fold_guess_shared(tocsin_universe *universe, const tocsin_term *whole,
+                              const tocsin_term *part, tocsin_fold_shared *made)
 {
     uint32_t own = 0; /* entries that both have */
 
@@ -299,9 +262,8 @@ static bool guess_shared(tocsin_universe *universe, const tocsin_term *whole,
 
 /* ---- verifying ------------------------------------------------------------------------------- */
 
-/* Every term times the guess's factor, restricted to its box. */
-static tocsin_relation_id with_shared(tocsin_universe *universe, tocsin_relation_id id,
-                                      const guess *shared)
+tocsin_relation_id tocsin_fold_with_shared(tocsin_universe *universe, tocsin_relation_id id,
+                                           const tocsin_fold_shared *shared)
 {
     const tocsin_relation *relation = tocsin_relation_get(universe, id);
     const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
@@ -312,7 +274,7 @@ static tocsin_relation_id with_shared(tocsin_universe *universe, tocsin_relation
     if (relation->segmented) {
         tocsin_relation_id *pieces = TOCSIN_SCRATCH(universe, tocsin_relation_id, relation->count);
         for (uint32_t i = 0; pieces != NULL && i < relation->count; i++) {
-            pieces[i] = with_shared(universe, relation->segments[i], shared);
+            pieces[i] = tocsin_fold_with_shared(universe, relation->segments[i], shared);
             if (pieces[i] == 0)
                 goto out;
         }
@@ -368,12 +330,12 @@ static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold,
         tocsin_relation_cut(universe, tocsin_atom_get(universe, fold->atom)->operands[0], starts,
                             relation->shape, fold->size);
     if (cut != 0)
-        cut = with_shared(universe, cut, made);
+        cut = tocsin_fold_with_shared(universe, cut, &made->shared);
     if (cut != fold->id)
         return 0;
     const tocsin_relation_id slice =
         tocsin_relation_slice_of(universe, fold->atom, starts, relation->shape);
-    return slice == 0 ? 0 : with_shared(universe, slice, made);
+    return slice == 0 ? 0 : tocsin_fold_with_shared(universe, slice, &made->shared);
 }
 
 static bool is_complete(const folding *fold, const guess *made)
@@ -422,7 +384,7 @@ static tocsin_relation_id try_terms(tocsin_universe *universe, folding *fold,
         made.dims[d].span_count = 0;
         made.dims[d].covered = 1;
     }
-    if (!guess_shared(universe, term, &part->terms[0], &made) ||
+    if (!tocsin_fold_guess_shared(universe, term, &part->terms[0], &made.shared) ||
         !guess_starts(term, &part->terms[0], whole->ndim, UINT32_MAX, &made))
         return 0;
     for (uint32_t k = 0; k < whole->count && k < part->count; k++)
@@ -487,20 +449,40 @@ static tocsin_relation_id try_definition(tocsin_universe *universe, folding *fol
     return 0;
 }
 
-static tocsin_relation_id try_all(tocsin_universe *universe, folding *fold, const tocsin_map *map,
-                                  uint64_t key)
+/* How a candidate is tried: as a slice of it, or as a part of it in another shape. */
+typedef tocsin_relation_id trial(tocsin_universe *universe, folding *fold,
+                                 tocsin_atom_id definition);
+
+static tocsin_relation_id try_map(tocsin_universe *universe, folding *fold,
+                                  tocsin_atom_id definition)
+{
+    return tocsin_fold_by_map(universe, fold->id, definition, fold->size, &fold->attempts);
+}
+
+static tocsin_relation_id try_all(tocsin_universe *universe, folding *fold, trial *attempt,
+                                  const tocsin_map *map, uint64_t key)
 {
     const uint64_t *head = tocsin_map_find(map, key);
     uint32_t next = head == NULL ? 0 : (uint32_t)*head;
 
     while (next != 0) {
         const struct entry *entry = &universe->definitions->entries.items[next - 1];
-        const tocsin_relation_id slice = try_definition(universe, fold, entry->definition);
+        const tocsin_relation_id slice = attempt(universe, fold, entry->definition);
         if (slice != 0)
             return slice;
         next = entry->next;
     }
     return 0;
+}
+
+/* The part of a definition of the same set of atoms that the relation is, or 0. */
+static tocsin_relation_id find_by_set(tocsin_universe *universe, folding *fold,
+                                      const tocsin_atom_id *atoms, uint32_t count)
+{
+    const tocsin_map *map = &universe->definitions->by_set;
+    const uint64_t key = hash_of_set(atoms, count);
+    const tocsin_relation_id slice = try_all(universe, fold, try_definition, map, key);
+    return slice != 0 ? slice : try_all(universe, fold, try_map, map, key);
 }
 
 static const char *atom_name(const tocsin_universe *universe, tocsin_atom_id id)
@@ -547,13 +529,82 @@ tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relati
     const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
     tocsin_relation_id slice = 0;
     if (atoms != NULL)
-        slice = try_all(universe, &fold, &definitions->by_set, hash_of_set(atoms, count));
+        slice = find_by_set(universe, &fold, atoms, count);
     if (slice == 0 && count > 0)
-        slice = try_all(universe, &fold, &definitions->by_atom, atoms[0]);
+        slice = try_all(universe, &fold, try_definition, &definitions->by_atom, atoms[0]);
     if (slice == 0 && atoms != NULL)
         refuse_fold(universe, fold.relation, atoms, count);
     else if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))
         tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
     tocsin_scratch_reset(universe, mark);
     return slice;
+}
+
+/* ---- defining -------------------------------------------------------------------------------- */
+
+/* A sum that is a part of what is defined already, or 0. */
+static tocsin_relation_id find_defined(tocsin_universe *universe, tocsin_relation_id id)
+{
+    folding fold = {.id = id,
+                    .relation = tocsin_relation_get(universe, id),
+                    .size = universe->symbol_size,
+                    .attempts = ATTEMPTS_MAX};
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    const bool logical = universe->logical;
+    uint32_t count = 0;
+
+    if (fold.relation->segmented || definitions_of(universe) == NULL ||
+        tocsin_atom_find_defined(universe, id) != 0)
+        return 0;
+    const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
+    universe->logical = false; /* guesses are no values of the logical model */
+    tocsin_relation_id part = atoms == NULL ? 0 : find_by_set(universe, &fold, atoms, count);
+    universe->logical = logical;
+    tocsin_scratch_reset(universe, mark);
+    if (part == 0)
+        return 0;
+    const tocsin_relation *found = tocsin_relation_get(universe, part);
+    assert(found->count == 1 && !found->segmented);
+    return found->terms[0].box_count > 0
+               ? 0
+               : tocsin_relation_of_term(universe, &found->terms[0], found->shape, found->ndim);
+}
+
+/* The factor of the first term of the first piece that is not zero. */
+static tocsin_factor_id leading_factor(const tocsin_universe *universe,
+                                       const tocsin_relation *relation)
+{
+    for (uint32_t i = 0; i < piece_count(relation); i++) {
+        const tocsin_relation *piece = piece_of(universe, relation, i);
+        if (piece->count > 0)
+            return piece->terms[0].factor;
+    }
+    return 0;
+}
+
+/* Multiples of one sum share its definition, whose leading factor is 1: a sum and its half would
+ * else be two atoms, and a rank's slice might be taken for twice the half. */
+tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id id,
+                                          const char *name, uint32_t op)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    bool made = false;
+
+    if (!relation->segmented && relation->count <= 1)
+        return id;
+    const tocsin_factor_id factor = leading_factor(universe, relation);
+    if (factor != 0) {
+        id = tocsin_relation_scale(universe, id, tocsin_factor_inverse(universe, factor));
+        if (id == 0)
+            return 0;
+        relation = tocsin_relation_get(universe, id);
+    }
+    tocsin_relation_id whole = find_defined(universe, id);
+    if (whole == 0) {
+        const tocsin_atom_id definition = tocsin_atom_defined(universe, id, name, op, &made);
+        if (definition == 0 || (made && !index_definition(universe, definition, relation)))
+            return 0;
+        whole = tocsin_relation_whole(universe, definition);
+    }
+    return factor == 0 || whole == 0 ? whole : tocsin_relation_scale(universe, whole, factor);
 }

@@ -1,5 +1,5 @@
-/* prove/layout.h - shared by the files that lay out relations anew: layout, view, view_pattern, join,
- * widen and define.c. Inside of the relation algebra, like universe.h.
+/* prove/layout.h - shared by the files that lay out relations anew: layout, view, view_pattern,
+ * join, widen and define.c. Inside of the relation algebra, like universe.h.
  */
 #ifndef TOCSIN_PROVE_LAYOUT_H
 #define TOCSIN_PROVE_LAYOUT_H
@@ -62,6 +62,10 @@ tocsin_cut_result tocsin_digits_cut(const tocsin_digit *digits, uint32_t digit_c
                                     tocsin_affine start, int64_t count,
                                     const int64_t size[TOCSIN_SYMBOL_COUNT], tocsin_draft *draft,
                                     int64_t *where);
+
+/* digit = outer * n + inner. false: its range is not a whole number of blocks of n. (view.c) */
+bool tocsin_digit_split(const tocsin_digit *digit, int64_t n, tocsin_digit *outer,
+                        tocsin_digit *inner);
 
 /* Remember how a logical view laid `term` out. false: the universe has failed. (view_pattern.c) */
 bool tocsin_view_learn(tocsin_universe *universe, const tocsin_relation *relation,

@@ -107,9 +107,7 @@ static void push(sequence *to, const tocsin_digit *digit, uint8_t dim)
     to->digits[to->count++] = *digit;
 }
 
-/* digit = outer * n + inner. false: its range is not a whole number of blocks of n, nor within one
- * of them. */
-static bool split_digit(const tocsin_digit *digit, int64_t n, tocsin_digit *outer,
+bool tocsin_digit_split(const tocsin_digit *digit, int64_t n, tocsin_digit *outer,
                         tocsin_digit *inner)
 {
     *outer = *inner = *digit;
@@ -152,7 +150,7 @@ static bool regroup(tocsin_universe *universe, const tocsin_relation *relation, 
                 continue;
             }
             tocsin_digit inner;
-            if (need == 1 || !split_digit(&digit, need, &rest, &inner)) {
+            if (need == 1 || !tocsin_digit_split(&digit, need, &rest, &inner)) {
                 refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
                              "cuts across the parts that the value consists of");
                 return false;
