@@ -237,16 +237,17 @@ static void worlds(void **state)
     tocsin_string_free(&content);
 }
 
-/* Cut off anywhere, or with one byte changed: an answer with a reason, and no plan on failure. */
+/* Cut off, or with one bit changed, at every fifth byte: an answer with a reason, and no plan on
+ * failure. */
 static void damaged(void **state)
 {
     (void)state;
     tocsin_string content = {0};
     load(PARALLEL, &content);
-    for (size_t at = 0; at < content.bytes; ++at) {
+    for (size_t at = 0; at < content.bytes; at += 5) {
         tocsin_plan *plan = NULL;
         tocsin_error error = {0};
-        if (at % 7 == 0) {
+        if (at % 3 == 0) {
             assert_int_equal(
                 tocsin_plan_read_nnscaler(content.text, at, PARALLEL, NULL, &plan, &error),
                 TOCSIN_E_FORMAT);
