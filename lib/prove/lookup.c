@@ -14,7 +14,7 @@
  * bounds or another layout leaves them foreign and the plan unproved. Some systems' embedding does
  * all of it in one operator with attributes start and stop.
  */
-#include "prove/lookup.h"
+#include "prove/transfer.h"
 
 #include <assert.h>
 
@@ -45,15 +45,13 @@ static void lookup_signature(tocsin_signature *signature, uint32_t table_ndim, u
     index->ndim = (uint8_t)index_ndim;
     out->ndim = (uint8_t)(table_ndim - 1 + index_ndim);
     for (uint32_t d = 0; d < table_ndim; d++) {
-        snprintf(signature->axis_name[d], sizeof signature->axis_name[d],
-                 d == 0 ? "row" : "column %u", d);
+        tocsin_rule_name_axis(signature, d, d == 0 ? "row" : "column", d);
         table->axis[d] = (int8_t)d;
         if (d > 0)
             out->axis[index_ndim + d - 1] = (int8_t)d;
     }
     for (uint32_t d = 0; d < index_ndim; d++) {
-        snprintf(signature->axis_name[table_ndim + d], sizeof signature->axis_name[0], "index %u",
-                 d);
+        tocsin_rule_name_axis(signature, table_ndim + d, "index", d);
         index->axis[d] = out->axis[d] = (int8_t)(table_ndim + d);
     }
     signature->contracted[0] = contracted;
@@ -75,8 +73,7 @@ static void scatter_signature(tocsin_signature *signature, uint32_t gradient_ndi
     out->ndim = (uint8_t)(1 + gradient_ndim - index_ndim);
     out->axis[0] = TOCSIN_AXIS_ANY;
     for (uint32_t d = 0; d < gradient_ndim; d++) {
-        snprintf(signature->axis_name[d], sizeof signature->axis_name[d], "%s %u",
-                 d < index_ndim ? "index" : "column", d);
+        tocsin_rule_name_axis(signature, d, d < index_ndim ? "index" : "column", d);
         gradient->axis[d] = (int8_t)d;
         if (d < index_ndim) {
             index->axis[d] = (int8_t)d;
@@ -87,8 +84,7 @@ static void scatter_signature(tocsin_signature *signature, uint32_t gradient_ndi
     }
 }
 
-/* ---- recognising
- * --------------------------------------------------------------------------------- */
+/* ---- recognising ----------------------------------------------------------------------------- */
 
 /* The atom of a relation that is one whole term with factor 1, or NULL. */
 static const tocsin_atom *plain_atom(const tocsin_prover *prover, tocsin_relation_id relation)
@@ -143,8 +139,7 @@ static bool mask_bounds(const tocsin_prover *prover, tocsin_relation_id mask, in
     return false;
 }
 
-/* ---- building the mask
- * ------------------------------------------------------------------------------- */
+/* ---- building the mask ----------------------------------------------------------------------- */
 
 static tocsin_relation_id integer_like(tocsin_prover *prover, tocsin_relation_id relation,
                                        int64_t value)
@@ -211,8 +206,7 @@ static bool masks_rows(tocsin_prover *prover, tocsin_relation_id mask, tocsin_re
     return wide != 0 && wide == tocsin_relation_expand(universe, mask, view->shape, view->ndim);
 }
 
-/* ---- what values were made from
- * ------------------------------------------------------------------------ */
+/* ---- what values were made from -------------------------------------------------------------- */
 
 static bool remember(tocsin_map *map, tocsin_relation_id made, uint32_t first, uint32_t second)
 {
@@ -235,7 +229,7 @@ static bool bounds_of(const tocsin_prover *prover, tocsin_relation_id relation, 
 {
     long long from, to;
     char format[40];
-    snprintf(format, sizeof format, "%s:%%lld:%%lld", name);
+    snprintf(format, sizeof format, "%.24s:%%lld:%%lld", name);
     if (sscanf(key_text(prover, plain_atom(prover, relation)), format, &from, &to) != 2)
         return false;
     *low = from;
@@ -248,8 +242,7 @@ static const tocsin_signature *unary(const tocsin_prover *prover)
     return &prover->table_signatures[TOCSIN_OPERATOR_EXP]; /* [...] -> [...] */
 }
 
-/* ---- rules
- * ------------------------------------------------------------------------------------------ */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 /* The look-up that `unmasked_rows` of the shard [low, high) becomes when masked: a partial sum over
  * rows. */

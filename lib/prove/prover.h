@@ -1,6 +1,7 @@
 /* prove/prover.h - the state of one proof, and what the files of the module share.
  *
- *   transfer.c    the relation of an operator's outputs from those of its inputs (rules, memo)
+ *   transfer.c    the relation of an operator's outputs from those of its inputs (rules, memo),
+ *                 with structure.c, reduce.c and lookup.c for families of operators
  *   congruence.c  the one generic rule, driven by axis signatures
  *   collective.c  the rules of collectives on declared ordered groups
  *   execute.c     runs the logical plan, then every role of the parallel plan, over relations
