@@ -236,6 +236,7 @@ tocsin_status tocsin_sanity_check(const tocsin_plan *plan, tocsin_sanity *result
     TOCSIN_VEC_FREE(&model.slots);
     TOCSIN_VEC_FREE(&model.ports);
     TOCSIN_VEC_FREE(&model.visits);
+    TOCSIN_VEC_FREE(&model.strays);
     tocsin_free(model.segment_step);
     tocsin_intern_free(&model.signatures);
     tocsin_intern_free(&model.folds);

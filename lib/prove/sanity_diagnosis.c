@@ -449,6 +449,71 @@ static tocsin_status emit_all(lane_diagnosis *diagnosis, tocsin_error *error)
     return TOCSIN_OK;
 }
 
+/* ---- strays -----------------------------------------------------------------------------------
+ */
+
+/* The calls that others miss from the stray's actor are what it should have been: they are told as
+ * one. `needed` receives one of them. */
+static uint64_t merge_stray(lane_diagnosis *diagnosis, const tocsin_sanity_stray *stray,
+                            const call_difference **needed)
+{
+    const tocsin_sanity_model *model = diagnosis->model;
+    const tocsin_sanity_step *steps = model->steps.items;
+    const tocsin_plan_op *op = &model->plan->ops.items[steps[stray->step].op];
+    const uint64_t *first = tocsin_map_find(&diagnosis->by_lacker, stray->actor);
+    uint64_t merged = 0;
+    for (uint32_t d = first ? (uint32_t)*first : 0; d;) {
+        call_difference *missed = &diagnosis->differences.items[d - 1];
+        tocsin_sanity_visit visit = {.step = stray->step, .microbatch = missed->call.microbatch};
+        d = missed->next;
+        if (missed->merged || missed->kind != DIFFERENCE_MISSING ||
+            !may_meet(model, visit, missed->call) ||
+            (op->group != TOCSIN_PLAN_NONE &&
+             !same_names(model->plan, steps[stray->step].op, steps[missed->call.step].op)))
+            continue;
+        missed->merged = true;
+        *needed = missed;
+        ++merged;
+    }
+    return merged;
+}
+
+static tocsin_status emit_stray(lane_diagnosis *diagnosis, const tocsin_sanity_stray *stray,
+                                tocsin_error *error)
+{
+    tocsin_sanity_model *model = diagnosis->model;
+    const call_difference *needed = NULL;
+    uint64_t count = merge_stray(diagnosis, stray, &needed);
+    tocsin_sanity_visit visit = {.step = stray->step, .microbatch = -1};
+    tocsin_sanity_finding finding = {.class = stray->class,
+                                     .call = tocsin_sanity_call_of(model, stray->actor, visit),
+                                     .certain = true,
+                                     .partner_group = TOCSIN_PLAN_NONE};
+    finding.partner = finding.call;
+    finding.partner.op = TOCSIN_PLAN_NONE;
+    finding.group = model->plan->ops.items[finding.call.op].group;
+    tocsin_string relation = {0}, expected = {0};
+    append_call(model, &finding.call, &relation);
+    tocsin_string_append_text(&relation, stray->relation);
+    tocsin_string_append_text(&expected, stray->expected);
+    if (needed) {
+        finding.partner = tocsin_sanity_call_of(model, needed->holder, needed->call);
+        finding.partner_group = model->lanes.items[needed->lane].group;
+        tocsin_string_append_text(&expected, ": ");
+        append_call(model, &finding.partner, &expected);
+    }
+    finding.relation = tocsin_string_text(&relation);
+    finding.expected = tocsin_string_text(&expected);
+    tocsin_status status = tocsin_string_check(&relation, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_string_check(&expected, error);
+    for (uint64_t k = 0; status == TOCSIN_OK && k < (count ? count : 1); ++k)
+        status = tocsin_sanity_note(model, &finding, error);
+    tocsin_string_free(&relation);
+    tocsin_string_free(&expected);
+    return status;
+}
+
 /* ---- all broken lanes -------------------------------------------------------------------------
  */
 
@@ -497,6 +562,8 @@ tocsin_status tocsin_sanity_diagnose(tocsin_sanity_model *model, tocsin_error *e
     for (uint32_t l = 0; l < model->lanes.count && status == TOCSIN_OK; ++l)
         if (model->lanes.items[l].broken || model->lanes.items[l].uneven)
             status = diagnose_lane(&diagnosis, l, error);
+    for (size_t k = 0; k < model->strays.count && status == TOCSIN_OK; ++k)
+        status = emit_stray(&diagnosis, &model->strays.items[k], error);
     if (status == TOCSIN_OK)
         status = emit_all(&diagnosis, error);
     TOCSIN_VEC_FREE(&diagnosis.differences);

@@ -283,32 +283,16 @@ static bool channel_lane(lane_table *table, uint32_t source, uint32_t destinatio
 
 /* ---- binding steps -------------------------------------------------------------------------- */
 
-static tocsin_status note_alone(lane_table *table, uint32_t actor, uint32_t step,
-                                tocsin_cause_class class, const char *relation,
-                                const char *expected, tocsin_error *error)
+static tocsin_status add_stray(lane_table *table, uint32_t actor, uint32_t step,
+                               tocsin_cause_class class, const char *relation, const char *expected,
+                               tocsin_error *error)
 {
-    tocsin_sanity_model *model = table->model;
-    uint32_t op = model->steps.items[step].op;
-    tocsin_sanity_visit visit = {.step = step, .microbatch = -1};
-    tocsin_sanity_finding finding = {.class = class,
-                                     .call = tocsin_sanity_call_of(model, actor, visit),
-                                     .certain = true,
-                                     .group = model->plan->ops.items[op].group,
-                                     .partner_group = TOCSIN_PLAN_NONE};
-    finding.partner.op = TOCSIN_PLAN_NONE;
-    tocsin_string text = {0};
-    tocsin_sanity_call_text(model, &finding.call, &text);
-    tocsin_string_append_text(&text, relation);
-    tocsin_status status = tocsin_string_check(&text, error);
-    finding.relation = tocsin_string_text(&text);
-    finding.expected = expected;
-    if (status == TOCSIN_OK)
-        status = tocsin_sanity_note(model, &finding, error);
-    tocsin_string_free(&text);
-    return status;
+    tocsin_sanity_stray stray = {
+        .actor = actor, .step = step, .class = class, .relation = relation, .expected = expected};
+    return TOCSIN_VEC_PUSH(&table->model->strays, stray) ? TOCSIN_OK : tocsin_error_memory(error);
 }
 
-/* The slot of a step, TOCSIN_PLAN_NONE for waits and steps that cannot have partners. */
+/* The slot of a step, TOCSIN_PLAN_NONE for waits and strays. */
 static tocsin_status bind_step(lane_table *table, uint32_t index, uint32_t step, uint32_t *port,
                                tocsin_error *error)
 {
@@ -323,26 +307,26 @@ static tocsin_status bind_step(lane_table *table, uint32_t index, uint32_t step,
     if (op->code == TOCSIN_OPERATOR_SEND || op->code == TOCSIN_OPERATOR_RECV) {
         int64_t device = integer_attribute(plan, op, "peer");
         if (device < 0 || device >= tocsin_plan_devices(plan))
-            return note_alone(table, index, step, TOCSIN_CAUSE_UNMATCHED, " has no such peer",
-                              "a device of the mesh", error);
+            return add_stray(table, index, step, TOCSIN_CAUSE_UNMATCHED,
+                             ", a peer that does not exist", "a device of the mesh", error);
         uint32_t peer = (uint32_t)device * model->replicas + actor->replica;
         bool sends = op->code == TOCSIN_OPERATOR_SEND;
         if (peer == index)
-            return note_alone(table, index, step, TOCSIN_CAUSE_UNMATCHED, " has itself as peer",
-                              "another device", error);
+            return add_stray(table, index, step, TOCSIN_CAUSE_UNMATCHED, ", itself",
+                             "another device", error);
         if (!channel_lane(table, sends ? index : peer, sends ? peer : index,
                           integer_attribute(plan, op, "tag"), &lane))
             return tocsin_error_memory(error);
     } else if (op->group == TOCSIN_PLAN_NONE) {
-        return note_alone(table, index, step, TOCSIN_CAUSE_WRONG_GROUP, " has no group",
-                          "a group that contains the caller", error);
+        return add_stray(table, index, step, TOCSIN_CAUSE_WRONG_GROUP, " without a group",
+                         "a group that contains the caller", error);
     } else if (!group_lane(table, op->group, actor->replica, &lane)) {
         return tocsin_error_memory(error);
     }
     const uint64_t *slot = tocsin_map_find(&table->slots, ((uint64_t)lane << 32) | index);
     if (!slot)
-        return note_alone(table, index, step, TOCSIN_CAUSE_WRONG_GROUP,
-                          " is called by a rank that is no member", "a group of the caller", error);
+        return add_stray(table, index, step, TOCSIN_CAUSE_WRONG_GROUP, ", of which it is no member",
+                         "a group of the caller", error);
     *port = (uint32_t)(*slot - 1);
     model->lanes.items[lane].uneven |= model->steps.items[step].uneven;
     return TOCSIN_OK;

@@ -47,6 +47,13 @@ typedef struct tocsin_sanity_lane {
     TOCSIN_VEC(tocsin_sanity_visit) rounds; /* call k of the member that made it first */
 } tocsin_sanity_lane;
 
+/* A step that cannot have partners: its caller is no member, it has no such peer. */
+typedef struct tocsin_sanity_stray {
+    uint32_t actor, step;
+    tocsin_cause_class class;
+    const char *relation, *expected; /* constants */
+} tocsin_sanity_stray;
+
 typedef struct tocsin_sanity_model {
     const tocsin_plan *plan;
     tocsin_sanity *result;
@@ -59,6 +66,7 @@ typedef struct tocsin_sanity_model {
     TOCSIN_VEC(tocsin_sanity_slot) slots;
     TOCSIN_VEC(uint32_t) ports;
     TOCSIN_VEC(tocsin_sanity_visit) visits;
+    TOCSIN_VEC(tocsin_sanity_stray) strays;
     tocsin_intern folds;  /* what makes two findings one: id - 1 is the index of the finding */
     tocsin_intern places; /* (finding, device, replica) */
 } tocsin_sanity_model;

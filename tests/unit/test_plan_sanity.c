@@ -499,6 +499,24 @@ static void another_group_on_one_member_is_named_with_the_right_one(void **state
     }
 }
 
+/* A call on the group of other ranks: the call and the one that is missed are one finding. */
+static void a_group_of_others_is_named_with_the_right_one(void **state)
+{
+    (void)state;
+    plan_draft draft = begin(0, 4, 2);
+    uint32_t low = add_group(&draft, "low", 2, DEVICES, TOCSIN_MEMBER_SAME);
+    uint32_t high = add_group(&draft, "high", 2, DEVICES + 2, TOCSIN_MEMBER_SAME);
+    for (uint32_t d = 0; d < 4; ++d) {
+        begin_role(&draft, d, 1);
+        uint32_t x = add_input(&draft, "x");
+        begin_segment(&draft, "s");
+        add_all_reduce(&draft, "sum", d > 0 ? high : low, x);
+        add_turn(&draft, 0, 0);
+        add_turn(&draft, 0, 1);
+    }
+    expect(&draft, TOCSIN_CAUSE_WRONG_GROUP, 1, "sum", "sum", false, 2);
+}
+
 /* ---- asynchronous results ---------------------------------------------------------------------
  */
 
@@ -693,6 +711,7 @@ int main(void)
         cmocka_unit_test(an_extra_call_is_named),
         cmocka_unit_test(another_reduction_on_one_member_is_named),
         cmocka_unit_test(another_group_on_one_member_is_named_with_the_right_one),
+        cmocka_unit_test(a_group_of_others_is_named_with_the_right_one),
         cmocka_unit_test(asynchronous_calls_with_waits_are_healthy),
         cmocka_unit_test(a_read_before_the_wait_is_named),
         cmocka_unit_test(a_call_that_is_never_waited_for_is_named),
