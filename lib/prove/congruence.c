@@ -550,6 +550,8 @@ static bool search(application *call)
         if (binds && bindable < 0)
             bindable = (int)attempt;
     }
+    if (call->execution->known_only)
+        return refuse(call, TOCSIN_CAUSE_WRONG_OPERATOR, "the logical model does not have this");
     if (bindable < 0) {
         tocsin_universe_refuse(universe, why.cause, "%s", why.text);
         return false;

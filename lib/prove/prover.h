@@ -55,6 +55,7 @@ typedef struct tocsin_prover {
     tocsin_map masked_indices; /* masked index -> index << 32 */
     tocsin_map row_indices;    /* unmasked rows -> index << 32 */
     tocsin_map masked_values;  /* masked_fill(x, mask, 0) -> x << 32 | mask */
+    bool has_contiguous;       /* the logical model views across ranges (structure.c) */
     tocsin_arena arena;
 } tocsin_prover;
 
@@ -76,7 +77,8 @@ typedef struct tocsin_execution {
     const int64_t *const *output_shapes;
     const uint8_t *output_ndim;
     uint32_t input_count, output_count;
-    bool maximum; /* contracted axes are joined by maximum, not by sum */
+    bool maximum;    /* contracted axes are joined by maximum, not by sum */
+    bool known_only; /* refused rather than a value that the logical model does not have */
 } tocsin_execution;
 
 /* Fill the outputs. false: refused, the universe says why; outputs are 0. */

@@ -34,19 +34,58 @@ static tocsin_relation_id as_one_term(tocsin_prover *prover, const tocsin_kind *
     return tocsin_relation_fold(prover->universe, relation, prover->size);
 }
 
+/* The value as an atom of its own, "contiguous": a view may cut across the ranges of the atom that
+ * it is a part of. On the parallel side only what the logical model has. */
+static tocsin_relation_id as_atom(tocsin_prover *prover, const tocsin_execution *run,
+                                  tocsin_relation_id relation)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
+    tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_EXP]; /* [...] -> [...] */
+    const int64_t *shapes[1] = {view->shape};
+    const uint8_t ndim = view->ndim;
+    tocsin_relation_id made = 0;
+    const tocsin_execution step = {.op = run->op,
+                                   .inputs = &relation,
+                                   .outputs = &made,
+                                   .output_shapes = shapes,
+                                   .output_ndim = &ndim,
+                                   .input_count = 1,
+                                   .output_count = 1,
+                                   .known_only = true};
+    const uint32_t key = tocsin_prover_key(prover, "contiguous");
+    signature.linear = 1;
+    if (key == 0 || !tocsin_congruence(prover, key, "contiguous", &signature, &step))
+        return 0;
+    prover->has_contiguous = true;
+    return made;
+}
+
 /* Pieces (the halves of a rotated head, say, whose heads are then joined) become one value by
  * definition before a view, on either side, also where a rank's view would not cut across them: a
  * rank may hold one head of many. What the logical model does not define keeps its pieces. */
 bool tocsin_rule_view(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
+    tocsin_universe *universe = prover->universe;
+    const bool logical = run->op != TOCSIN_PLAN_NONE;
     tocsin_relation_id input = run->inputs[0];
-    if (tocsin_relation_get(prover->universe, input)->segmented) {
+    if (tocsin_relation_get(universe, input)->segmented) {
         const tocsin_relation_id one = as_one_term(prover, kind, run, input);
         input = one == 0 ? input : one;
+    } else if (!logical && prover->has_contiguous) {
+        const tocsin_relation_id one = as_one_term(prover, kind, run, input);
+        const tocsin_relation_id own = one == 0 ? 0 : as_atom(prover, run, one);
+        input = own == 0 ? input : own;
     }
-    return tocsin_rule_give(
-        run, 0,
-        tocsin_relation_view(prover->universe, input, run->output_shapes[0], run->output_ndim[0]));
+    tocsin_relation_id viewed =
+        tocsin_relation_view(universe, input, run->output_shapes[0], run->output_ndim[0]);
+    if (viewed == 0 && logical) {
+        input = as_one_term(prover, kind, run, input);
+        input = input == 0 ? 0 : as_atom(prover, run, input);
+        if (input != 0)
+            viewed =
+                tocsin_relation_view(universe, input, run->output_shapes[0], run->output_ndim[0]);
+    }
+    return tocsin_rule_give(run, 0, viewed);
 }
 
 bool tocsin_rule_permute(tocsin_prover *prover, const tocsin_kind *kind,
@@ -145,14 +184,42 @@ bool tocsin_rule_unbind(tocsin_prover *prover, const tocsin_kind *kind, const to
     return true;
 }
 
+/* Concatenation. A piece that itself consists of pieces along another dim becomes one value by
+ * definition when the pieces do not meet in a grid. */
+static tocsin_relation_id joined(tocsin_prover *prover, const tocsin_kind *kind,
+                                 const tocsin_execution *run, const tocsin_relation_id *parts,
+                                 uint32_t count, uint32_t dim)
+{
+    const tocsin_relation_id made = tocsin_relation_cat(prover->universe, parts, count, dim);
+    const tocsin_arena_mark mark = tocsin_arena_get_mark(&prover->arena);
+    tocsin_relation_id result = 0;
+    bool defined = false;
+
+    if (made != 0)
+        return made;
+    tocsin_relation_id *own = TOCSIN_ARENA_ARRAY(&prover->arena, tocsin_relation_id, count);
+    for (uint32_t i = 0; own != NULL && i < count; i++) {
+        const tocsin_relation *part = tocsin_relation_get(prover->universe, parts[i]);
+        const bool across = part->segmented && part->segment_dim != dim;
+        own[i] = across ? as_one_term(prover, kind, run, parts[i]) : parts[i];
+        if (own[i] == 0)
+            goto out;
+        defined |= across;
+    }
+    if (own != NULL && defined)
+        result = tocsin_relation_cat(prover->universe, own, count, dim);
+out:
+    tocsin_arena_reset_to(&prover->arena, mark);
+    return result;
+}
+
 bool tocsin_rule_cat(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
     const uint32_t dim = tocsin_rule_dim(tocsin_kind_integer(kind, "dim", 0),
                                          tocsin_rule_ndim(prover, run->inputs[0]));
     if (dim == UINT32_MAX)
         return tocsin_rule_refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "dim is out of range");
-    return tocsin_rule_give(
-        run, 0, tocsin_relation_cat(prover->universe, run->inputs, run->input_count, dim));
+    return tocsin_rule_give(run, 0, joined(prover, kind, run, run->inputs, run->input_count, dim));
 }
 
 bool tocsin_rule_stack(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
@@ -175,7 +242,7 @@ bool tocsin_rule_stack(tocsin_prover *prover, const tocsin_kind *kind, const toc
         done = parts[i] != 0;
     }
     if (done)
-        run->outputs[0] = tocsin_relation_cat(prover->universe, parts, run->input_count, dim);
+        run->outputs[0] = joined(prover, kind, run, parts, run->input_count, dim);
     tocsin_arena_reset_to(&prover->arena, mark);
     return done && run->outputs[0] != 0;
 }
@@ -204,5 +271,5 @@ bool tocsin_rule_pad(tocsin_prover *prover, const tocsin_kind *kind, const tocsi
         if (parts[count++] == 0)
             return false;
     }
-    return tocsin_rule_give(run, 0, tocsin_relation_cat(prover->universe, parts, count, dim));
+    return tocsin_rule_give(run, 0, joined(prover, kind, run, parts, count, dim));
 }
