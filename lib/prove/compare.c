@@ -1,13 +1,14 @@
 /* compare.c - the outputs of a run against the logical ones, and which operators they need.
  *
  * The declared folds (sum or mean over replicas and micro-batches) are applied to the output's
- * relation, the declared slice to the logical output's; then equality is equality of ids.
+ * relation, the declared slice to the logical output's; then equality is equality of values
+ * (settle.c).
  */
 #include "prove/compare.h"
 
 #include <assert.h>
 
-/* ---- which values differ between micro-batches? -------------------------------------------------------- */
+/* ---- which values differ between micro-batches? ---------------------------------------------- */
 
 static bool runs_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role *role,
                                 uint32_t segment)
@@ -25,16 +26,14 @@ static void mark_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role 
                                 uint8_t *each)
 {
     for (uint32_t v = 0; v < role->value_count; v++)
-        each[role->first_value + v] =
-            plan->values.items[role->first_value + v].per_microbatch;
+        each[role->first_value + v] = plan->values.items[role->first_value + v].per_microbatch;
     for (uint32_t s = 0; s < role->segment_count; s++) {
         if (!runs_per_microbatch(plan, role, s))
             continue;
         const tocsin_plan_segment *segment = &plan->segments.items[role->first_segment + s];
         for (uint32_t k = 0; k < segment->op_count; k++) {
             const tocsin_plan_op *op = &plan->ops.items[segment->first_op + k];
-            const uint32_t *outputs =
-                plan->operands.items + op->first_operand + op->input_count;
+            const uint32_t *outputs = plan->operands.items + op->first_operand + op->input_count;
             for (uint32_t j = 0; j < op->output_count; j++)
                 each[role->first_value + outputs[j]] =
                     !plan->values.items[role->first_value + outputs[j]].persistent;
@@ -42,7 +41,7 @@ static void mark_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role 
     }
 }
 
-/* ---- folds ---------------------------------------------------------------------------------------------- */
+/* ---- folds ----------------------------------------------------------------------------------- */
 
 static bool usable(tocsin_relation_id relation)
 {
@@ -51,9 +50,9 @@ static bool usable(tocsin_relation_id relation)
 
 static tocsin_relation_id mean_of(tocsin_universe *universe, tocsin_relation_id sum, int64_t count)
 {
-    return sum == 0 ? 0
-                    : tocsin_relation_scale(universe, sum,
-                                            tocsin_factor_rational(universe, 1, count));
+    return sum == 0
+               ? 0
+               : tocsin_relation_scale(universe, sum, tocsin_factor_rational(universe, 1, count));
 }
 
 /* Over the micro-batches of one unit. */
@@ -101,12 +100,10 @@ static tocsin_relation_id fold_replicas(const tocsin_run *run, uint32_t unit,
             const uint32_t other = run->unit_of[(size_t)device * replicas + r];
             if (other == unit || other == UINT32_MAX)
                 continue;
-            const tocsin_plan_role *role =
-                &run->plan->roles.items[run->units.items[other].role];
+            const tocsin_plan_role *role = &run->plan->roles.items[run->units.items[other].role];
             tocsin_relation_id next = TOCSIN_POISON;
             for (uint32_t k = 0; k < role->output_count; k++) {
-                const tocsin_plan_output *same =
-                    &run->plan->outputs.items[role->first_output + k];
+                const tocsin_plan_output *same = &run->plan->outputs.items[role->first_output + k];
                 if (same->kind == output->kind && same->name == output->name)
                     next = fold_microbatches(run, other, same, per_microbatch);
             }
@@ -119,7 +116,7 @@ static tocsin_relation_id fold_replicas(const tocsin_run *run, uint32_t unit,
     return fold == TOCSIN_FOLD_MEAN ? mean_of(universe, sum, replicas) : sum;
 }
 
-/* ---- the expected side -------------------------------------------------------------------------------------- */
+/* ---- the expected side ----------------------------------------------------------------------- */
 
 /* The logical output of the same kind and name, into plan->outputs; TOCSIN_PLAN_NONE: none. */
 static uint32_t logical_output(const tocsin_run *logical, const tocsin_plan *parallel,
@@ -176,7 +173,7 @@ static tocsin_relation_id slice_of_logical(const tocsin_run *run, uint32_t unit,
     return logical;
 }
 
-/* ---- one check ------------------------------------------------------------------------------------------------ */
+/* ---- one check ------------------------------------------------------------------------------- */
 
 static bool add_check(tocsin_comparison *comparison, tocsin_check check, const char *why)
 {
@@ -213,8 +210,9 @@ static bool check_output(tocsin_run *run, uint32_t unit, uint32_t slot, uint32_t
             check.status = TOCSIN_CHECK_DIFFERENT;
             why = tocsin_universe_refusal(universe)->text;
         } else {
-            check.status = check.relation == check.expected ? TOCSIN_CHECK_EQUAL
-                                                            : TOCSIN_CHECK_DIFFERENT;
+            check.status = tocsin_relation_same_value(universe, check.relation, check.expected)
+                               ? TOCSIN_CHECK_EQUAL
+                               : TOCSIN_CHECK_DIFFERENT;
         }
     }
     return add_check(comparison, check, why);
@@ -239,8 +237,8 @@ static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit
         covered[counterpart] = 1;
         const tocsin_relation_id expected =
             tocsin_run_value(logical, 0, 0, logical->plan->outputs.items[counterpart].value);
-        const bool per_microbatch = run->plan->microbatches > 1 &&
-                                    each_microbatch[role->first_value + output->value];
+        const bool per_microbatch =
+            run->plan->microbatches > 1 && each_microbatch[role->first_value + output->value];
         const bool each = per_microbatch && run->enumerate_microbatches &&
                           output->fold[TOCSIN_SYMBOL_MICROBATCH] == TOCSIN_FOLD_EQUAL;
         const uint32_t slots = each ? run->plan->microbatches : 1;
@@ -281,7 +279,7 @@ void tocsin_comparison_free(tocsin_comparison *comparison)
     *comparison = (tocsin_comparison){0};
 }
 
-/* ---- what the outputs need --------------------------------------------------------------------------------------- */
+/* ---- what the outputs need ------------------------------------------------------------------- */
 
 typedef struct need {
     const tocsin_plan *plan;
@@ -295,8 +293,7 @@ typedef struct need {
 static bool is_needed(const need *state, const tocsin_plan_role *role, uint32_t index)
 {
     const tocsin_plan_op *op = &state->plan->ops.items[index];
-    const uint32_t *outputs =
-        state->plan->operands.items + op->first_operand + op->input_count;
+    const uint32_t *outputs = state->plan->operands.items + op->first_operand + op->input_count;
 
     for (uint32_t j = 0; j < op->output_count; j++)
         if (state->values[role->first_value + outputs[j]])
@@ -309,8 +306,7 @@ static bool walk(const need *state, const tocsin_plan_role *role)
 {
     bool changed = false;
     for (uint32_t s = role->segment_count; s-- > 0;) {
-        const tocsin_plan_segment *segment =
-            &state->plan->segments.items[role->first_segment + s];
+        const tocsin_plan_segment *segment = &state->plan->segments.items[role->first_segment + s];
         for (uint32_t k = segment->op_count; k-- > 0;) {
             const uint32_t index = segment->first_op + k;
             const tocsin_plan_op *op = &state->plan->ops.items[index];
@@ -344,8 +340,8 @@ static void mark_all_outputs(const need *state)
     for (size_t r = 0; r < plan->roles.count; r++) {
         const tocsin_plan_role *role = &plan->roles.items[r];
         for (uint32_t k = 0; k < role->output_count; k++)
-            state->values[role->first_value +
-                          plan->outputs.items[role->first_output + k].value] = 1;
+            state->values[role->first_value + plan->outputs.items[role->first_output + k].value] =
+                1;
     }
 }
 

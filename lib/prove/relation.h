@@ -312,6 +312,13 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
 tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id relation,
                                         const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
+/* ---- equality (settle.c) --------------------------------------------------------------------- */
+
+/* Do the two have the same elements? Equal ids do; so do relations that differ but in the dims in
+ * which digits of count 1 stand. */
+bool tocsin_relation_same_value(tocsin_universe *universe, tocsin_relation_id a,
+                                tocsin_relation_id b);
+
 /* ---- text (relation_text.c) ---------------------------------------------------------------------
  */
 
