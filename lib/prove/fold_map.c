@@ -9,12 +9,11 @@
  * Each term of D says which span of an atom's axis each span of D's dims is: a list of *links*.
  * Guess: through the links of a term of D, the digits of R's term of the same atom become digits
  * over D's dims; what this term repeats, others tell. Verify: through the links the other way
- * round, the guessed digits become a map for every term of D; the sum must be R, by one comparison
- * of ids after the digits of count 1, whose dim is a matter of choice, are set apart in both. A
- * wrong guess costs time, never soundness.
+ * round, the guessed digits become a map for every term of D; the sum must have the same elements
+ * as R. A wrong guess costs time, never soundness.
  *
  * Cost: per guess, linear in the terms of R and D, quadratic in the digits of one term (a few), and
- * two internings.
+ * three internings.
  */
 #include "prove/fold.h"
 
@@ -213,25 +212,44 @@ static bool overlaps(const map *in, const tocsin_digit *digit)
     return false;
 }
 
-/* Does every dim of the atom have its digits, and does no digit repeat elements? */
-static bool says_all(const map *guess, const tocsin_atom *atom, bool *all_dims)
+/* Which part of every dim of the atom the digits are about: 1 to its size. */
+static void sizes_covered(const map *guess, const tocsin_atom *atom, int64_t covered[NDIM_MAX])
 {
-    int64_t covered[NDIM_MAX];
-    bool repeats = false;
-
     for (uint8_t d = 0; d < atom->ndim; d++)
         covered[d] = 1;
     for (uint32_t i = 0; i < guess->count; i++) {
         const tocsin_digit *digit = &guess->digits[i];
-        if (is_broadcast(digit))
-            repeats = true;
-        else if (__builtin_mul_overflow(covered[digit->axis], digit->extent, &covered[digit->axis]))
+        if (!is_broadcast(digit) &&
+            __builtin_mul_overflow(covered[digit->axis], digit->extent, &covered[digit->axis]))
             covered[digit->axis] = 0;
     }
-    *all_dims = true;
+}
+
+static bool says_all(const map *guess, const tocsin_atom *atom)
+{
+    int64_t covered[NDIM_MAX];
+    bool all = true;
+
+    sizes_covered(guess, atom, covered);
     for (uint8_t d = 0; d < atom->ndim; d++)
-        *all_dims &= covered[d] == atom->shape[d];
-    return *all_dims && !repeats;
+        all &= covered[d] == atom->shape[d];
+    for (uint32_t i = 0; i < guess->count; i++)
+        all &= !is_broadcast(&guess->digits[i]);
+    return all;
+}
+
+/* A dim that no digit is about repeats in all terms: any index will do. */
+static bool pin_rest(map *guess, const tocsin_atom *atom, uint8_t ndim)
+{
+    int64_t covered[NDIM_MAX];
+
+    sizes_covered(guess, atom, covered);
+    for (uint8_t d = 0; d < atom->ndim; d++) {
+        const tocsin_digit any = {.axis = d, .stride = 1, .extent = atom->shape[d], .count = 1};
+        if (covered[d] != atom->shape[d] && (covered[d] != 1 || !push(guess, &any, ndim)))
+            return false;
+    }
+    return true;
 }
 
 typedef struct cursor {
@@ -294,26 +312,25 @@ static bool complete_with(map *guess, const map *other, uint8_t ndim)
 }
 
 typedef struct folding {
+    tocsin_relation_id id;
     const tocsin_relation *relation;
-    const tocsin_relation *whole; /* what the atom is defined as */
-    tocsin_atom_id id;
+    tocsin_atom_id definition;
     const tocsin_atom *atom;
+    const tocsin_relation *whole; /* what it is defined as */
     const int64_t *size;
-    tocsin_relation_id canonical; /* the relation, digits of count 1 set apart; 0: not yet made */
 } folding;
 
-/* Ask the other terms for what the first repeats. false: some dim is still unknown. */
+/* Ask the other terms for what the first repeats. false: part of a dim stays unknown. */
 static bool complete(const folding *fold, map *guess)
 {
     const tocsin_relation *relation = fold->relation, *whole = fold->whole;
     link_list links;
-    bool all_dims;
 
     for (uint32_t m = 0; m < relation->count; m++) {
         const map own = map_of(&relation->terms[m], relation->ndim);
         for (uint32_t k = 0; k < whole->count; k++) {
             map other;
-            if (says_all(guess, fold->atom, &all_dims))
+            if (says_all(guess, fold->atom))
                 return true;
             if (whole->terms[k].atom == relation->terms[m].atom &&
                 make_links(&whole->terms[k], whole->ndim, true, &links) &&
@@ -321,41 +338,14 @@ static bool complete(const folding *fold, map *guess)
                 complete_with(guess, &other, relation->ndim);
         }
     }
-    says_all(guess, fold->atom, &all_dims);
-    return all_dims;
+    return pin_rest(guess, fold->atom, relation->ndim);
 }
 
 /* ---- verifying ------------------------------------------------------------------------------- */
 
-/* Digits of count 1 become pinned ones, or go up in the digit that continues them. */
-static void set_singles_apart(map *in, uint8_t ndim)
-{
-    for (uint32_t i = 0; i < in->count; i++)
-        if (in->digits[i].count == 1)
-            in->dim[i] = ndim;
-    for (uint32_t i = 0; i < in->count; i++) {
-        tocsin_digit *digit = &in->digits[i];
-        if (is_broadcast(digit) || in->dim[i] == ndim)
-            continue;
-        for (uint32_t k = 0; k < in->count; k++) {
-            tocsin_digit *single = &in->digits[k];
-            tocsin_affine start;
-            if (in->dim[k] != ndim || single->extent == 1 || single->axis != digit->axis ||
-                single->stride != digit->stride * digit->extent ||
-                !tocsin_affine_scale(&single->start, digit->extent, &start) ||
-                !tocsin_affine_add(&start, &digit->start, &digit->start))
-                continue;
-            digit->extent *= single->extent; /* at most the size of the axis */
-            single->start = tocsin_affine_of(0);
-            single->extent = 1;
-            k = UINT32_MAX; /* from the beginning */
-        }
-    }
-}
-
 /* `term` with another map, in scratch. false: out of memory. */
-static bool term_of_map(tocsin_universe *universe, const tocsin_term *term, map *by, uint8_t ndim,
-                        tocsin_term *made)
+static bool term_of_map(tocsin_universe *universe, const tocsin_term *term, const map *by,
+                        uint8_t ndim, tocsin_term *made)
 {
     tocsin_digit *digits = TOCSIN_SCRATCH(universe, tocsin_digit, by->count);
     uint8_t *counts = TOCSIN_SCRATCH(universe, uint8_t, NDIM_MAX + 1);
@@ -397,48 +387,41 @@ static bool compose(const folding *fold, const tocsin_term *term, const map *by,
     return true;
 }
 
-/* The terms, each behind `by` unless it is NULL, digits of count 1 set apart. */
-static tocsin_relation_id canonical(tocsin_universe *universe, const folding *fold,
-                                    const tocsin_relation *from, const map *by)
+/* The definition behind `by`. */
+static tocsin_relation_id composed(tocsin_universe *universe, const folding *fold, const map *by)
 {
-    const tocsin_relation *shape = fold->relation;
+    const tocsin_relation *relation = fold->relation, *whole = fold->whole;
     const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
-    tocsin_term *terms = TOCSIN_SCRATCH(universe, tocsin_term, from->count);
+    tocsin_term *terms = TOCSIN_SCRATCH(universe, tocsin_term, whole->count);
     tocsin_relation_id made = 0;
+    map own;
 
-    if (terms == NULL)
-        goto out;
-    for (uint32_t k = 0; k < from->count; k++) {
-        map own;
-        if (by == NULL)
-            own = map_of(&from->terms[k], from->ndim);
-        else if (!compose(fold, &from->terms[k], by, &own))
+    for (uint32_t k = 0; terms != NULL && k < whole->count; k++)
+        if (!compose(fold, &whole->terms[k], by, &own) ||
+            !term_of_map(universe, &whole->terms[k], &own, relation->ndim, &terms[k]))
             goto out;
-        set_singles_apart(&own, shape->ndim);
-        if (!term_of_map(universe, &from->terms[k], &own, shape->ndim, &terms[k]))
-            goto out;
-    }
-    made = tocsin_relation_of_terms(universe, terms, from->count, shape->shape, shape->ndim);
+    if (terms != NULL)
+        made = tocsin_relation_of_terms(universe, terms, whole->count, relation->shape,
+                                        relation->ndim);
 out:
     tocsin_scratch_reset(universe, mark);
     return made;
 }
 
-static tocsin_relation_id verify(tocsin_universe *universe, folding *fold, map *guess,
+static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold, const map *guess,
                                  const tocsin_fold_shared *shared)
 {
     const tocsin_relation *relation = fold->relation;
-    const tocsin_term bare = {.atom = fold->id};
-    tocsin_relation_id composed = canonical(universe, fold, fold->whole, guess), made = 0;
+    const tocsin_term bare = {.atom = fold->definition};
+    tocsin_relation_id made = composed(universe, fold, guess);
     tocsin_term term;
 
-    if (composed != 0)
-        composed = tocsin_fold_with_shared(universe, composed, shared);
-    if (fold->canonical == 0)
-        fold->canonical = canonical(universe, fold, relation, NULL);
-    if (composed == 0 || composed != fold->canonical)
+    if (made != 0)
+        made = tocsin_fold_with_shared(universe, made, shared);
+    if (made == 0 || !tocsin_relation_same_value(universe, made, fold->id))
         return 0;
     const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    made = 0;
     if (term_of_map(universe, &bare, guess, relation->ndim, &term))
         made = tocsin_relation_of_term(universe, &term, relation->shape, relation->ndim);
     tocsin_scratch_reset(universe, mark);
@@ -460,11 +443,12 @@ tocsin_relation_id tocsin_fold_by_map(tocsin_universe *universe, tocsin_relation
                                       const int64_t size[TOCSIN_SYMBOL_COUNT], uint32_t *attempts)
 {
     const tocsin_atom *atom = tocsin_atom_get(universe, definition);
-    folding fold = {.relation = tocsin_relation_get(universe, id),
-                    .whole = tocsin_relation_get(universe, atom->operands[0]),
-                    .id = definition,
-                    .atom = atom,
-                    .size = size};
+    const folding fold = {.id = id,
+                          .relation = tocsin_relation_get(universe, id),
+                          .definition = definition,
+                          .atom = atom,
+                          .whole = tocsin_relation_get(universe, atom->operands[0]),
+                          .size = size};
 
     if (!fits(fold.relation) || !fits(fold.whole))
         return 0;

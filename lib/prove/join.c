@@ -5,6 +5,10 @@
  * is `size` times as long. What does not depend on the symbol is repeated. Anything else is no
  * concatenation of shards in order, and is refused with the reason.
  *
+ * A gather may also write each member's shard, itself flat, as one row of a matrix: then the digit
+ * in which the rows differ is split into the number of the shard and the place in it, and the
+ * former, of count 1, moves to the dim of rows.
+ *
  * Cost: linear in the digits, and one interning.
  */
 #include "prove/layout.h"
@@ -19,6 +23,144 @@ static bool depends(const tocsin_affine *start, int symbol)
 {
     return start->weight[symbol] != 0;
 }
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+typedef struct row_dim {
+    uint32_t dim;          /* of size 1 */
+    const uint64_t *moves; /* per term: which digits move to it, one bit each */
+} row_dim;
+
+static bool lay_out_row(tocsin_universe *universe, const tocsin_relation *relation,
+                        const tocsin_term *term, void *context, tocsin_draft *draft)
+{
+    const row_dim *row = context;
+    const uint64_t moves = row->moves[term - relation->terms];
+    tocsin_draft kept = {.total = 0};
+    tocsin_digit shard, place;
+    uint32_t index = 0, next = 0;
+
+    for (uint8_t d = 0; d < relation->ndim; d++) {
+        for (uint8_t i = 0; i < term->digit_count[d]; i++, index++) {
+            const tocsin_digit *digit = &term->digits[index];
+            if (d == row->dim) {
+                tocsin_draft_push(draft, digit);
+            } else if ((moves >> index & 1) == 0) {
+                tocsin_draft_push(&kept, digit);
+                kept.digit_count[d]++;
+            } else if (tocsin_digit_split(digit, digit->count, &shard, &place)) {
+                tocsin_draft_push(draft, &shard);
+                tocsin_draft_push(&kept, &place);
+                kept.digit_count[d]++;
+            } else {
+                return tocsin_universe_refuse(universe, TOCSIN_CAUSE_WRONG_SHARD,
+                                              "rows of unequal shards") != 0;
+            }
+        }
+    }
+    const tocsin_draft row_digits = *draft;
+    draft->total = 0;
+    for (uint8_t d = 0; d < relation->ndim; d++) {
+        const tocsin_draft *from = d == row->dim ? &row_digits : &kept;
+        const uint32_t first = d == row->dim ? 0 : next;
+        const uint32_t end = d == row->dim ? row_digits.total : next + kept.digit_count[d];
+        for (uint32_t i = first; i < end; i++)
+            tocsin_draft_push(draft, &from->digits[i]);
+        next += kept.digit_count[d];
+        draft->digit_count[d] = (uint8_t)(end - first);
+    }
+    draft->full |= kept.full || row_digits.full;
+    return true;
+}
+
+/* Do the terms differ in the starts of digits alone? Those digits are added to *moves. */
+static bool differ_in_starts(const tocsin_term *a, const tocsin_term *b, uint8_t ndim,
+                             uint64_t *moves)
+{
+    if (a->atom != b->atom || a->factor != b->factor || !tocsin_term_same_box(a, b) ||
+        a->pinned_count != b->pinned_count || a->digit_total != b->digit_total ||
+        memcmp(a->digit_count, b->digit_count, ndim) != 0)
+        return false;
+    for (uint32_t i = 0; i < a->digit_total + a->pinned_count; i++) {
+        tocsin_digit digit = b->digits[i];
+        digit.start = a->digits[i].start;
+        if (memcmp(&digit, &a->digits[i], sizeof digit) != 0)
+            return false;
+        if (memcmp(&b->digits[i].start, &digit.start, sizeof digit.start) == 0)
+            continue;
+        if (i >= a->digit_total || i >= 64)
+            return false;
+        *moves |= UINT64_C(1) << i;
+    }
+    return true;
+}
+
+/* Relations of size 1 along `dim` that do not continue one another as they are, as rows of one
+ * value; 0: they are none. */
+static tocsin_relation_id stack_rows(tocsin_universe *universe, const tocsin_relation_id *relations,
+                                     uint32_t count, uint32_t dim)
+{
+    const tocsin_relation *first = tocsin_relation_get(universe, relations[0]);
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    tocsin_relation_id *rows = TOCSIN_SCRATCH(universe, tocsin_relation_id, count), made = 0;
+    uint64_t *moves = TOCSIN_SCRATCH(universe, uint64_t, first->count);
+    row_dim row = {.dim = dim, .moves = moves};
+
+    if (rows == NULL || moves == NULL || first->segmented)
+        goto out;
+    memset(moves, 0, first->count * sizeof moves[0]);
+    for (uint32_t i = 0; i < count; i++) {
+        const tocsin_relation *other = tocsin_relation_get(universe, relations[i]);
+        if (other->segmented || other->shape[dim] != 1 || other->count != first->count)
+            goto out;
+        for (uint32_t k = 0; k < first->count; k++)
+            if (!differ_in_starts(&first->terms[k], &other->terms[k], first->ndim, &moves[k]))
+                goto out;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const tocsin_relation *other = tocsin_relation_get(universe, relations[i]);
+        rows[i] =
+            tocsin_relation_redraw(universe, other, lay_out_row, &row, other->shape, other->ndim);
+        if (rows[i] == 0)
+            goto out;
+    }
+    made = tocsin_relation_of_segments(universe, rows, count, dim);
+    if (made != 0 && tocsin_relation_get(universe, made)->segmented)
+        made = 0; /* they are not in order */
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+/* The value at one symbol as the row that it is among all of them; as it is if it is none. */
+static tocsin_relation_id row_over(tocsin_universe *universe, tocsin_relation_id id, uint32_t dim,
+                                   int symbol)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    uint64_t *moves, any = 0;
+    tocsin_relation_id made = 0;
+
+    if (relation->shape[dim] != 1 || (relation->symbols >> symbol & 1) == 0 ||
+        (moves = TOCSIN_SCRATCH(universe, uint64_t, relation->count)) == NULL)
+        return id;
+    for (uint32_t k = 0; k < relation->count; k++) {
+        const tocsin_term *term = &relation->terms[k];
+        moves[k] = 0;
+        for (uint32_t i = 0; i < term->digit_total && i < 64; i++)
+            if (depends(&term->digits[i].start, symbol))
+                moves[k] |= UINT64_C(1) << i;
+        any |= moves[k];
+    }
+    row_dim row = {.dim = dim, .moves = moves};
+    if (any != 0)
+        made = tocsin_relation_redraw(universe, relation, lay_out_row, &row, relation->shape,
+                                      relation->ndim);
+    tocsin_scratch_reset(universe, mark);
+    return made != 0 ? made : id;
+}
+
+/* ---- all values of a symbol ------------------------------------------------------------------ */
 
 typedef struct joining {
     uint32_t dim;
@@ -146,6 +288,7 @@ tocsin_relation_id tocsin_relation_cat_over(tocsin_universe *universe, tocsin_re
         return tocsin_relation_fix(universe, id, symbol, 0);
     if (relation->segmented)
         return join_segments(universe, id, &join);
+    relation = tocsin_relation_get(universe, row_over(universe, id, dim, symbol));
     memcpy(shape, relation->shape, relation->ndim * sizeof shape[0]);
     if (__builtin_mul_overflow(shape[dim], size, &shape[dim]))
         return tocsin_universe_refuse_overflow(universe);
@@ -191,17 +334,36 @@ static int64_t next_boundary(const tocsin_universe *universe, const tocsin_relat
     return next;
 }
 
+/* Values without pieces along other dims than `dim`, one after another. */
+static tocsin_relation_id cat_along(tocsin_universe *universe, const tocsin_relation_id *relations,
+                                    uint32_t count, uint32_t dim)
+{
+    const tocsin_relation_id made = tocsin_relation_of_segments(universe, relations, count, dim);
+    tocsin_relation_id rows = 0;
+
+    if (made != 0 && count > 1 && tocsin_relation_get(universe, made)->segmented)
+        rows = stack_rows(universe, relations, count, dim);
+    return rows != 0 ? rows : made;
+}
+
 /* Some relation is segmented along `across`: cut all there, join the parts, and line these up. */
 static tocsin_relation_id cat_across(tocsin_universe *universe, const tocsin_relation_id *relations,
                                      uint32_t count, uint32_t dim, uint32_t across)
 {
     const int64_t size = tocsin_relation_get(universe, relations[0])->shape[across];
     const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
-    tocsin_relation_id *parts = TOCSIN_SCRATCH(universe, tocsin_relation_id, count);
-    tocsin_relation_id pieces[256], made = 0;
+    tocsin_relation_id *parts = TOCSIN_SCRATCH(universe, tocsin_relation_id, count), *pieces = NULL;
+    tocsin_relation_id made = 0;
     uint32_t piece_count = 0;
+    size_t boundaries = 1;
 
-    for (int64_t offset = 0; parts != NULL && offset < size;) {
+    for (uint32_t i = 0; i < count; i++) {
+        const tocsin_relation *relation = tocsin_relation_get(universe, relations[i]);
+        boundaries += relation->segmented && relation->segment_dim == across ? relation->count : 0;
+    }
+    if (parts != NULL)
+        pieces = TOCSIN_SCRATCH(universe, tocsin_relation_id, boundaries);
+    for (int64_t offset = 0; pieces != NULL && offset < size;) {
         const int64_t end = next_boundary(universe, relations, count, across, offset, size);
         for (uint32_t i = 0; i < count; i++) {
             parts[i] = tocsin_relation_slice(universe, relations[i], across,
@@ -209,11 +371,10 @@ static tocsin_relation_id cat_across(tocsin_universe *universe, const tocsin_rel
             if (parts[i] == 0)
                 goto out;
         }
-        const tocsin_relation_id piece = tocsin_relation_of_segments(universe, parts, count, dim);
+        const tocsin_relation_id piece = cat_along(universe, parts, count, dim);
         if (piece == 0)
             goto out;
-        if (tocsin_relation_get(universe, piece)->segmented ||
-            piece_count == TOCSIN_COUNT_OF(pieces)) {
+        if (tocsin_relation_get(universe, piece)->segmented) {
             tocsin_universe_refuse(universe, TOCSIN_CAUSE_WRONG_LAYOUT,
                                    "values in pieces along dim %u joined along dim %u", across,
                                    dim);
@@ -222,7 +383,7 @@ static tocsin_relation_id cat_across(tocsin_universe *universe, const tocsin_rel
         pieces[piece_count++] = piece;
         offset = end;
     }
-    if (parts != NULL)
+    if (pieces != NULL)
         made = tocsin_relation_of_segments(universe, pieces, piece_count, across);
 out:
     tocsin_scratch_reset(universe, mark);
@@ -253,5 +414,5 @@ tocsin_relation_id tocsin_relation_cat(tocsin_universe *universe,
         if (relation->segmented && relation->segment_dim != dim)
             return cat_across(universe, relations, count, dim, relation->segment_dim);
     }
-    return tocsin_relation_of_segments(universe, relations, count, dim);
+    return cat_along(universe, relations, count, dim);
 }

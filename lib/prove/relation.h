@@ -35,7 +35,7 @@
  *
  * An operator of the rule CONGRUENCE wants operands of one term. What has several terms or segments
  * is *defined*: on the logical side tocsin_relation_define() gives it an atom of kind DEFINED; on
- * the parallel side tocsin_relation_fold() finds the defined atom of which the relation is a slice.
+ * the parallel side tocsin_relation_fold() finds the defined atom of which the relation is a part.
  * The values themselves keep their terms, so that sums stay flat and their order does not matter.
  *
  * Source: slice-sum relations generalise the R/I/V/P types of SPMD type systems (spmd_types) and
@@ -301,16 +301,24 @@ uint32_t tocsin_term_profile(const tocsin_term *term, const tocsin_window *windo
  * ---------------------------------------------------------------------- */
 
 /* Logical side: the relation of the atom that is defined as this relation (several terms or
- * segments, no box); the relation itself when it has one term. */
+ * segments, no box); the relation itself when it has one term. A sum that is a part of one defined
+ * before, in whatever shape, is that part. */
 tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id relation,
                                           const char *name, uint32_t op);
-/* Parallel side: the slice of a defined atom that this relation is, with the box and factor that
- * all its terms share taken out; the relation itself when it has one term; 0, refused, when there
- * is none
- * ("an unreduced or unknown sum of A and B"). Candidates are found by the set of atoms; the starts
- * are guessed from the first term and then verified exactly, by cutting the definition. */
+/* Parallel side: the part of a defined atom that this relation is, with the box and factor that all
+ * its terms share taken out; the relation itself when it has one term; 0, refused, when there is
+ * none
+ * ("an unreduced or unknown sum of A and B"). A part is a slice, or, of a sum, a slice viewed or
+ * permuted. Candidates are found by the set of atoms; where the part lies is guessed from a few
+ * terms and then verified exactly, by cutting or composing the definition. */
 tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id relation,
                                         const int64_t size[TOCSIN_SYMBOL_COUNT]);
+/* The same value may be a part of several definitions, smaller ones first; of one term, it is
+ * itself and may be a part of a concatenation. Choice 0 is tocsin_relation_fold(); 0 when there is
+ * no such choice (no refusal is set). */
+tocsin_relation_id tocsin_relation_fold_again(tocsin_universe *universe,
+                                              tocsin_relation_id relation, uint32_t choice,
+                                              const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
 /* ---- equality (settle.c) --------------------------------------------------------------------- */
 

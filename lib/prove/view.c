@@ -12,7 +12,11 @@
  * vanishes leaves its digits to the next dim, and a new one takes digits of count 1 that stand at
  * its place.
  *
- * Cost: linear in digits and dims, and one interning.
+ * A segmented value is viewed segment by segment where they are whole numbers of the new dim's
+ * elements; else row by row (flat buffers of parameters, gathered as rows of a matrix), which makes
+ * up to rows x segments pieces.
+ *
+ * Cost: linear in digits and dims, and one interning; of segmented values, per piece.
  */
 #include "prove/layout.h"
 
@@ -292,36 +296,44 @@ static bool lay_out_view(tocsin_universe *universe, const tocsin_relation *relat
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-/* The segmented dim is the first of its block that is > 1, and so is the new one; every segment
- * must be a whole number of the new dim's elements. */
-static tocsin_relation_id view_segments(tocsin_universe *universe, const tocsin_relation *relation,
-                                        const viewing *view)
+static int64_t product(const int64_t *shape, uint32_t first, uint32_t end)
+{
+    int64_t made = 1;
+    for (uint32_t d = first; d < end; d++)
+        made *= shape[d]; /* of a block, which has a size */
+    return made;
+}
+
+/* Is every segment, which begins its block, a whole number of the new dim's elements? */
+static bool segments_fit(const tocsin_universe *universe, const tocsin_relation *relation,
+                         int64_t old_inner, int64_t new_inner)
+{
+    for (uint32_t i = 0; i < relation->count; i++) {
+        const tocsin_relation *segment = tocsin_relation_get(universe, relation->segments[i]);
+        if (segment->shape[relation->segment_dim] * old_inner % new_inner != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Each on its own: they fit. */
+static tocsin_relation_id view_each(tocsin_universe *universe, const tocsin_relation *relation,
+                                    const viewing *view, const view_block *block)
 {
     const uint32_t dim = relation->segment_dim;
+    const int64_t old_inner = product(relation->shape, dim + 1, block->old_end);
+    const int64_t new_inner = product(view->shape, block->new_first + 1U, block->new_end);
     const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
     tocsin_relation_id *pieces = TOCSIN_SCRATCH(universe, tocsin_relation_id, relation->count);
-    const view_block *block = view->blocks;
-    int64_t shape[NDIM_MAX], old_inner = 1, new_inner = 1;
+    int64_t shape[NDIM_MAX];
     tocsin_relation_id made = 0;
 
     if (pieces == NULL)
         goto out;
-    while (block->gap || dim >= block->old_end)
-        block++;
-    for (uint8_t d = (uint8_t)(dim + 1); d < block->old_end; d++)
-        old_inner *= relation->shape[d];
-    for (uint8_t d = (uint8_t)(block->new_first + 1); d < block->new_end; d++)
-        new_inner *= view->shape[d];
     memcpy(shape, view->shape, view->ndim * sizeof shape[0]);
     for (uint32_t i = 0; i < relation->count; i++) {
-        const int64_t size =
-            tocsin_relation_get(universe, relation->segments[i])->shape[dim] * old_inner;
-        if (block->old_first != dim || size % new_inner != 0) {
-            refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
-                         "cuts across the pieces that the value consists of");
-            goto out;
-        }
-        shape[block->new_first] = size / new_inner;
+        shape[block->new_first] = tocsin_relation_get(universe, relation->segments[i])->shape[dim] *
+                                  old_inner / new_inner;
         pieces[i] = tocsin_relation_view(universe, relation->segments[i], shape, view->ndim);
         if (pieces[i] == 0)
             goto out;
@@ -330,6 +342,138 @@ static tocsin_relation_id view_segments(tocsin_universe *universe, const tocsin_
 out:
     tocsin_scratch_reset(universe, mark);
     return made;
+}
+
+/* The dims of the block, whose segmented dim is not the first, as one: the segments of the first
+ * row, those of the second, and so on. */
+static tocsin_relation_id flatten_rows(tocsin_universe *universe, tocsin_relation_id id,
+                                       const view_block *block, const int64_t *flat, uint8_t ndim)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const int64_t row_count = product(relation->shape, block->old_first, relation->segment_dim);
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    tocsin_relation_id *rows, made = 0;
+    int64_t shape[NDIM_MAX];
+
+    if (row_count > TOCSIN_SEGMENTS_MAX / (int64_t)relation->count)
+        return refuse_shape(universe, relation->shape, relation->ndim, flat, ndim,
+                            "makes too many pieces of the value");
+    rows = TOCSIN_SCRATCH(universe, tocsin_relation_id, row_count);
+    memcpy(shape, flat, ndim * sizeof shape[0]);
+    shape[block->old_first] /= row_count;
+    for (int64_t i = 0; rows != NULL && i < row_count; i++) {
+        int64_t rest = i;
+        rows[i] = id;
+        for (uint32_t d = relation->segment_dim; d-- > block->old_first && rows[i] != 0;) {
+            rows[i] = tocsin_relation_slice(universe, rows[i], d,
+                                            tocsin_affine_of(rest % relation->shape[d]), 1, 1);
+            rest /= relation->shape[d];
+        }
+        if (rows[i] != 0)
+            rows[i] = tocsin_relation_view(universe, rows[i], shape, ndim);
+        if (rows[i] == 0)
+            goto out;
+    }
+    if (rows != NULL)
+        made = tocsin_relation_of_segments(universe, rows, (uint32_t)row_count, block->old_first);
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+/* Where a walk along the segments stands. */
+typedef struct segment_walk {
+    uint32_t index;
+    int64_t offset; /* in this one */
+} segment_walk;
+
+/* The next `length` elements along the segmented dim. */
+static tocsin_relation_id next_row(tocsin_universe *universe, const tocsin_relation *relation,
+                                   segment_walk *at, int64_t length)
+{
+    const uint32_t dim = relation->segment_dim;
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    tocsin_relation_id *parts =
+        TOCSIN_SCRATCH(universe, tocsin_relation_id, relation->count - at->index);
+    tocsin_relation_id made = 0;
+    uint32_t count = 0;
+
+    while (parts != NULL && length > 0) {
+        const tocsin_relation_id segment = relation->segments[at->index];
+        const int64_t size = tocsin_relation_get(universe, segment)->shape[dim];
+        const int64_t left = size - at->offset, part = left < length ? left : length;
+        parts[count] = part == size ? segment
+                                    : tocsin_relation_slice(universe, segment, dim,
+                                                            tocsin_affine_of(at->offset), part, 1);
+        if (parts[count++] == 0)
+            goto out;
+        length -= part;
+        at->offset = part == left ? 0 : at->offset + part;
+        at->index += part == left;
+    }
+    if (parts != NULL)
+        made = tocsin_relation_of_segments(universe, parts, count, dim);
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+/* The segmented dim becomes rows that the segments do not respect: cut it there and stack the rows.
+ */
+static tocsin_relation_id split_rows(tocsin_universe *universe, const tocsin_relation *relation,
+                                     const viewing *view, const view_block *block)
+{
+    const int64_t row_count = view->shape[block->new_first];
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    segment_walk at = {0};
+    tocsin_relation_id *rows, made = 0;
+    int64_t shape[NDIM_MAX];
+
+    if (row_count > TOCSIN_SEGMENTS_MAX)
+        return refuse_shape(universe, relation->shape, relation->ndim, view->shape, view->ndim,
+                            "cuts across the pieces that the value consists of");
+    rows = TOCSIN_SCRATCH(universe, tocsin_relation_id, row_count);
+    memcpy(shape, view->shape, view->ndim * sizeof shape[0]);
+    shape[block->new_first] = 1;
+    for (int64_t i = 0; rows != NULL && i < row_count; i++) {
+        rows[i] =
+            next_row(universe, relation, &at, relation->shape[relation->segment_dim] / row_count);
+        if (rows[i] != 0)
+            rows[i] = tocsin_relation_view(universe, rows[i], shape, view->ndim);
+        if (rows[i] == 0)
+            goto out;
+    }
+    if (rows != NULL)
+        made = tocsin_relation_cat(universe, rows, (uint32_t)row_count, block->new_first);
+out:
+    tocsin_scratch_reset(universe, mark);
+    return made;
+}
+
+static tocsin_relation_id view_segments(tocsin_universe *universe, tocsin_relation_id id,
+                                        const viewing *view)
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const uint32_t dim = relation->segment_dim;
+    const view_block *block = view->blocks;
+    int64_t flat[NDIM_MAX];
+
+    while (block->gap || dim >= block->old_end)
+        block++;
+    const int64_t old_inner = product(relation->shape, dim + 1, block->old_end);
+    const int64_t new_inner = product(view->shape, block->new_first + 1U, block->new_end);
+    if (block->old_first == dim && segments_fit(universe, relation, old_inner, new_inner))
+        return view_each(universe, relation, view, block);
+    if (block->old_end - block->old_first == 1)
+        return split_rows(universe, relation, view, block);
+    const uint8_t merged = (uint8_t)(block->old_end - block->old_first - 1);
+    const uint8_t ndim = (uint8_t)(relation->ndim - merged);
+    for (uint8_t d = 0; d < ndim; d++)
+        flat[d] = relation->shape[d <= block->old_first ? d : d + merged];
+    flat[block->old_first] = product(relation->shape, block->old_first, block->old_end);
+    id = block->old_first == dim ? tocsin_relation_view(universe, id, flat, ndim)
+                                 : flatten_rows(universe, id, block, flat, ndim);
+    return id == 0 ? 0 : tocsin_relation_view(universe, id, view->shape, view->ndim);
 }
 
 tocsin_relation_id tocsin_relation_view(tocsin_universe *universe, tocsin_relation_id id,
@@ -354,6 +498,6 @@ tocsin_relation_id tocsin_relation_view(tocsin_universe *universe, tocsin_relati
         return refuse_shape(universe, relation->shape, relation->ndim, shape, ndim,
                             "changes the number of elements");
     if (relation->segmented)
-        return view_segments(universe, relation, &view);
+        return view_segments(universe, id, &view);
     return tocsin_relation_redraw(universe, relation, lay_out_view, &view, shape, ndim);
 }

@@ -14,6 +14,7 @@ static const int64_t sizes[TOCSIN_SYMBOL_COUNT] = {4, 2};
 static bool one_round(tocsin_universe *universe, int round)
 {
     const int64_t shape[2] = {8, 12}, heads[3] = {8, 3, 4}, head[3] = {2, 1, 4};
+    const int64_t elements = 24, both = 48, pair[2] = {2, 24};
     tocsin_relation_id atoms[2], parts[2];
     tocsin_window windows[WINDOWS];
     char name[16];
@@ -40,6 +41,12 @@ static bool one_round(tocsin_universe *universe, int round)
         !tocsin_relation_cat_over(universe, some, 0, TOCSIN_SYMBOL_REPLICA, 4))
         return false;
     tocsin_relation_id folded = tocsin_relation_fold(universe, rows, sizes);
+    tocsin_relation_id flat = tocsin_relation_view(universe, rows, &elements, 1);
+    if (!flat || !tocsin_relation_fold(universe, flat, sizes))
+        return false;
+    tocsin_relation_id pieces = tocsin_relation_view(universe, some, &both, 1);
+    if (!pieces || tocsin_relation_view(universe, pieces, pair, 2) != some)
+        return false;
     if (!folded || !tocsin_relation_widen(universe, folded, 0, 0, sizes, windows, WINDOWS))
         return false;
     for (int i = 0; i < 2; ++i) {

@@ -670,6 +670,13 @@ static void compare(struct world *world, tocsin_relation_id a, tocsin_relation_i
     }
 }
 
+static void free_definition(struct world *world)
+{
+    for (uint32_t a = 0; a < RELATION_VALUES_ATOMS_MAX; a++)
+        free((void *)world->values.atoms[a]);
+    tocsin_universe_free(world->universe);
+}
+
 static void parts_of_definitions_fold_into_slices(void **state)
 {
     static struct world world;
@@ -705,9 +712,7 @@ static void parts_of_definitions_fold_into_slices(void **state)
                 compare(&world, part, slice);
             }
         }
-        for (uint32_t a = 0; a < RELATION_VALUES_ATOMS_MAX; a++)
-            free((void *)world.values.atoms[a]);
-        tocsin_universe_free(world.universe);
+        free_definition(&world);
     }
     print_message("fold     %5llu tried, %llu refused\n", (unsigned long long)tried,
                   (unsigned long long)unfolded);
@@ -715,9 +720,108 @@ static void parts_of_definitions_fold_into_slices(void **state)
     assert_true(unfolded * 50 <= tried);
 }
 
+/* Permuted, and with dims merged or split where that can be told. */
+static tocsin_relation_id rearrange(struct world *world, tocsin_relation_id id)
+{
+    const tocsin_relation *relation = tocsin_relation_get(world->universe, id);
+    int64_t shape[NDIM];
+    uint8_t dims[NDIM], ndim = relation->ndim;
+
+    for (uint8_t d = 0; d < ndim; d++) {
+        const uint8_t other = (uint8_t)below(world, d + 1u);
+        dims[d] = dims[other];
+        dims[other] = d;
+    }
+    id = tocsin_relation_permute(world->universe, id, dims);
+    memcpy(shape, tocsin_relation_get(world->universe, id)->shape, ndim * sizeof shape[0]);
+    for (uint32_t moves = below(world, 3); moves-- > 0;) {
+        int64_t moved[NDIM];
+        uint8_t count = ndim;
+        const uint8_t d = (uint8_t)below(world, ndim);
+        memcpy(moved, shape, sizeof moved);
+        if (below(world, 2) == 0 && d + 1 < ndim) {
+            moved[d] *= moved[d + 1];
+            memmove(moved + d + 1, moved + d + 2, (size_t)(ndim - d - 2) * sizeof moved[0]);
+            count--;
+        } else if (ndim < NDIM) {
+            const int64_t inner = shape[d] % 3 == 0 ? 3 : shape[d] % 2 == 0 ? 2 : 1;
+            memmove(moved + d + 1, moved + d, (size_t)(ndim - d) * sizeof moved[0]);
+            moved[d] /= inner;
+            moved[d + 1] = inner;
+            count++;
+        }
+        const tocsin_relation_id view = tocsin_relation_view(world->universe, id, moved, count);
+        if (view == 0)
+            continue;
+        id = view;
+        ndim = count;
+        memcpy(shape, moved, ndim * sizeof shape[0]);
+    }
+    return id;
+}
+
+static tocsin_atom_id atom_of(const struct world *world, tocsin_relation_id id)
+{
+    const tocsin_relation *relation = tocsin_relation_get(world->universe, id);
+    assert_true(!relation->segmented && relation->count == 1);
+    return relation->terms[0].atom;
+}
+
+/* A sum is used in several shapes, and a rank has a part of one of them. */
+static void rearranged_parts_of_definitions_fold(void **state)
+{
+    static struct world world;
+    uint64_t tried = 0, unfolded = 0, defined = 0, anew = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < CASES; i++) {
+        int64_t shape[NDIM];
+        uint8_t ndim;
+        world.state = first_seed() + i;
+        world.universe = tocsin_universe_new();
+        assert_non_null(world.universe);
+        world.values = (relation_values){.universe = world.universe};
+        tocsin_universe_set_sizes(world.universe, sizes);
+        tocsin_universe_set_logical(world.universe, true);
+        const tocsin_relation_id whole = make_definition(&world, shape, &ndim);
+        const tocsin_relation_id named =
+            tocsin_relation_define(world.universe, whole, "sum", TOCSIN_PLAN_NONE);
+        const tocsin_relation_id other = rearrange(&world, whole);
+        const bool is_sum = !tocsin_relation_get(world.universe, whole)->segmented &&
+                            tocsin_relation_get(world.universe, whole)->count > 1;
+        if (is_sum) {
+            const tocsin_relation_id again =
+                tocsin_relation_define(world.universe, other, "sum", TOCSIN_PLAN_NONE);
+            defined++;
+            anew += atom_of(&world, again) != atom_of(&world, named);
+            compare(&world, other, again);
+        }
+        tocsin_universe_set_logical(world.universe, false);
+        tocsin_relation_id part = is_sum ? cut_somewhere(&world, whole, shape, ndim) : 0;
+        if (part != 0 && !tocsin_relation_get(world.universe, part)->segmented) {
+            part = rearrange(&world, part);
+            const tocsin_relation_id folded = tocsin_relation_fold(world.universe, part, sizes);
+            tried++;
+            unfolded += folded == 0;
+            if (folded != 0) {
+                assert_int_equal(tocsin_relation_get(world.universe, folded)->count, 1);
+                compare(&world, part, folded);
+            }
+        }
+        free_definition(&world);
+    }
+    print_message("define   %5llu tried, %llu anew\n", (unsigned long long)defined,
+                  (unsigned long long)anew);
+    print_message("fold     %5llu tried, %llu refused\n", (unsigned long long)tried,
+                  (unsigned long long)unfolded);
+    assert_true(tried > CASES / 3 && defined > CASES / 3);
+    assert_true(unfolded * 50 <= tried && anew * 50 <= defined);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(layouts_keep_every_element),
-                                       cmocka_unit_test(parts_of_definitions_fold_into_slices)};
+                                       cmocka_unit_test(parts_of_definitions_fold_into_slices),
+                                       cmocka_unit_test(rearranged_parts_of_definitions_fold)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,10 +196,31 @@ static void segments_survive_views_along_them(void **state)
     assert_int_equal(slice(universe, heads, 1, 4, 1),
                      tocsin_relation_view(universe, parts[1], SHAPE(16, 1, 4)));
     assert_int_equal(tocsin_relation_view(universe, heads, SHAPE(2, 8, 24)), fused);
-    refused(universe, tocsin_relation_view(universe, fused, SHAPE(16 * 24)),
-            TOCSIN_CAUSE_WRONG_LAYOUT);
     refused(universe, tocsin_relation_view(universe, fused, SHAPE(16, 3, 8)),
             TOCSIN_CAUSE_WRONG_LAYOUT);
+}
+
+/* [rows, segments] -> [rows * segments] has the segments of every row in order. */
+static void segments_are_flattened_row_by_row(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id parts[2] = {whole(universe, "x", SHAPE(4, 3, 5)),
+                                         whole(universe, "y", SHAPE(4, 3, 2))};
+    const tocsin_relation_id both = tocsin_relation_cat(universe, parts, 2, 2);
+    const tocsin_relation_id flat = tocsin_relation_view(universe, both, SHAPE(4, 21));
+    const tocsin_relation_id one = tocsin_relation_view(universe, both, SHAPE(84));
+
+    assert_int_equal(tocsin_relation_get(universe, flat)->count, 6);
+    assert_int_equal(tocsin_relation_get(universe, one)->count, 24);
+    assert_int_equal(
+        slice(universe, flat, 1, 12, 2),
+        tocsin_relation_view(universe, slice(universe, parts[1], 1, 1, 1), SHAPE(4, 2)));
+    assert_int_equal(tocsin_relation_view(universe, flat, SHAPE(4, 3, 7)), both);
+    assert_int_equal(tocsin_relation_view(universe, one, SHAPE(4, 3, 7)), both);
+    assert_int_equal(tocsin_relation_view(universe, one, SHAPE(12, 7)),
+                     tocsin_relation_view(universe, both, SHAPE(12, 7)));
+    assert_int_equal(tocsin_relation_view(universe, flat, SHAPE(84)), one);
+    refused(universe, tocsin_relation_view(universe, one, SHAPE(7, 12)), TOCSIN_CAUSE_WRONG_LAYOUT);
 }
 
 /* ---- slices ---------------------------------------------------------------------------------- */
@@ -376,6 +397,176 @@ static void partial_sums_are_not_joined(void **state)
             TOCSIN_CAUSE_WRONG_COLLECTIVE);
 }
 
+/* ---- flat buckets ---------------------------------------------------------------------------- */
+
+enum { BUCKET = 3 };
+
+/* The shards that one replica has of three parameters, one after another. */
+static tocsin_relation_id bucket(tocsin_universe *universe, const tocsin_relation_id *parameters,
+                                 tocsin_affine position)
+{
+    tocsin_relation_id flat[BUCKET];
+
+    for (int i = 0; i < BUCKET; i++) {
+        const tocsin_relation_id own =
+            tocsin_relation_chunk_at(universe, parameters[i], 0, 4, position);
+        const tocsin_relation *shard = tocsin_relation_get(universe, own);
+        const int64_t size = shard->shape[0] * (shard->ndim == 2 ? shard->shape[1] : 1);
+        flat[i] = tocsin_relation_view(universe, own, &size, 1);
+    }
+    return tocsin_relation_cat(universe, flat, BUCKET, 0);
+}
+
+static void shards_in_a_bucket_are_gathered_as_rows(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id parameters[BUCKET] = {whole(universe, "w", SHAPE(12, 6)),
+                                                   whole(universe, "v", SHAPE(4, 5)),
+                                                   whole(universe, "b", SHAPE(8))};
+    const tocsin_relation_id own = bucket(universe, parameters, at(0, 1, 0));
+    const tocsin_relation_id row = tocsin_relation_view(universe, own, SHAPE(1, 25));
+    tocsin_relation_id rows[4];
+
+    for (int r = 0; r < 4; r++)
+        rows[r] =
+            tocsin_relation_view(universe, bucket(universe, parameters, at(r, 0, 0)), SHAPE(1, 25));
+    const tocsin_relation_id all =
+        tocsin_relation_cat_over(universe, row, 0, TOCSIN_SYMBOL_REPLICA, 4);
+    assert_int_not_equal(all, 0);
+    assert_int_equal(tocsin_relation_cat(universe, rows, 4, 0), all);
+    assert_int_equal(tocsin_relation_view(universe, slice(universe, all, 1, 0, 18), SHAPE(12, 6)),
+                     parameters[0]);
+    assert_int_equal(tocsin_relation_view(universe, slice(universe, all, 1, 18, 5), SHAPE(4, 5)),
+                     parameters[1]);
+    assert_int_equal(tocsin_relation_view(universe, slice(universe, all, 1, 23, 2), SHAPE(8)),
+                     parameters[2]);
+    /* as one flat buffer and back, and scattered again */
+    const tocsin_relation_id buffer = tocsin_relation_view(universe, all, SHAPE(100));
+    assert_int_equal(tocsin_relation_get(universe, buffer)->count, 12);
+    assert_int_equal(tocsin_relation_cat(universe,
+                                         (tocsin_relation_id[]){slice(universe, buffer, 0, 0, 50),
+                                                                slice(universe, buffer, 0, 50, 50)},
+                                         2, 0),
+                     buffer);
+    assert_int_equal(tocsin_relation_view(universe, buffer, SHAPE(4, 25)), all);
+    const tocsin_relation_id back = tocsin_relation_chunk_at(universe, all, 0, 4, at(0, 1, 0));
+    assert_int_equal(tocsin_relation_view(universe, back, SHAPE(25)), own);
+    /* in another order they are no value that could be told */
+    const tocsin_relation_id wrong[4] = {rows[1], rows[0], rows[2], rows[3]};
+    refused(universe, tocsin_relation_cat(universe, wrong, 4, 0), TOCSIN_CAUSE_WRONG_LAYOUT);
+}
+
+/* Members 0 and 1 of every replica: the group is replica-major. */
+static void rows_of_members_and_replicas_join(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id x = whole(universe, "x", SHAPE(16, 6));
+    tocsin_relation_id rows[2];
+
+    for (int t = 0; t < 2; t++)
+        rows[t] = tocsin_relation_view(
+            universe, tocsin_relation_slice(universe, x, 0, at(2 * t, 4, 0), 2, 1), SHAPE(1, 12));
+    const tocsin_relation_id all =
+        tocsin_relation_cat_members_over(universe, rows, 2, 0, TOCSIN_SYMBOL_REPLICA, 4);
+    assert_int_equal(all, tocsin_relation_view(universe, x, SHAPE(8, 12)));
+    /* what does not begin at a multiple of its size is no row */
+    const tocsin_relation_id odd = tocsin_relation_slice(universe, x, 0, at(1, 4, 0), 2, 1);
+    refused(universe,
+            tocsin_relation_cat_over(universe, tocsin_relation_view(universe, odd, SHAPE(1, 12)), 0,
+                                     TOCSIN_SYMBOL_REPLICA, 4),
+            TOCSIN_CAUSE_WRONG_SHARD);
+}
+
+/* ---- folds through views --------------------------------------------------------------------- */
+
+/* p - h, defined as [batch * tokens, vocabulary]; a rank has some of the tokens of all batches. */
+static void part_of_a_viewed_sum_folds(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id operands[2] = {whole(universe, "p", SHAPE(2, 6, 5)),
+                                            whole(universe, "h", SHAPE(2, 6, 5))};
+    const uint8_t swap[2] = {1, 0};
+
+    tocsin_universe_set_logical(universe, true);
+    const tocsin_relation_id sum = tocsin_relation_add(universe, operands, NULL, 2);
+    const tocsin_relation_id flat = tocsin_relation_view(universe, sum, SHAPE(12, 5));
+    const tocsin_relation_id named =
+        tocsin_relation_define(universe, flat, "sub", TOCSIN_PLAN_NONE);
+    tocsin_universe_set_logical(universe, false);
+    const tocsin_relation_id tokens = tocsin_relation_slice(universe, sum, 1, at(0, 0, 3), 3, 1);
+    const tocsin_relation_id same = tocsin_relation_slice(
+        universe, tocsin_relation_view(universe, named, SHAPE(2, 6, 5)), 1, at(0, 0, 3), 3, 1);
+    assert_int_equal(tocsin_relation_fold(universe, tokens, sizes), same);
+    const tocsin_relation_id own = tocsin_relation_view(universe, tokens, SHAPE(6, 5));
+    assert_int_equal(tocsin_relation_fold(universe, own, sizes),
+                     tocsin_relation_view(universe, same, SHAPE(6, 5)));
+    const tocsin_relation_id turned = tocsin_relation_permute(universe, own, swap);
+    const tocsin_factor_id half = tocsin_factor_rational(universe, 1, 2);
+    assert_int_equal(
+        tocsin_relation_fold(universe, tocsin_relation_scale(universe, turned, half), sizes),
+        tocsin_relation_scale(
+            universe,
+            tocsin_relation_permute(universe, tocsin_relation_view(universe, same, SHAPE(6, 5)),
+                                    swap),
+            half));
+    /* other tokens of h are another sum */
+    const tocsin_relation_id mixed[2] = {
+        tocsin_relation_slice(universe, operands[0], 1, at(0, 0, 3), 3, 1),
+        tocsin_relation_slice(universe, operands[1], 1, at(0, 0, 0), 3, 1)};
+    const tocsin_relation_id wrong = tocsin_relation_add(universe, mixed, NULL, 2);
+    refused(
+        universe,
+        tocsin_relation_fold(universe, tocsin_relation_view(universe, wrong, SHAPE(6, 5)), sizes),
+        TOCSIN_CAUSE_MISSING_TERM);
+}
+
+/* In whatever shape it is used next, a logical sum keeps its definition. */
+static void sum_is_defined_once(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id bias = whole(universe, "b", SHAPE(12));
+    const tocsin_relation_id operands[2] = {
+        whole(universe, "x", SHAPE(4, 6, 12)),
+        tocsin_relation_expand(universe, bias, SHAPE(4, 6, 12))};
+    const uint8_t turn[4] = {0, 2, 1, 3};
+
+    tocsin_universe_set_logical(universe, true);
+    const tocsin_relation_id sum = tocsin_relation_add(universe, operands, NULL, 2);
+    const tocsin_relation_id named = tocsin_relation_define(universe, sum, "add", TOCSIN_PLAN_NONE);
+    const tocsin_relation_id heads = tocsin_relation_permute(
+        universe, tocsin_relation_view(universe, sum, SHAPE(4, 6, 3, 4)), turn);
+    assert_int_equal(tocsin_relation_define(universe, heads, "heads", TOCSIN_PLAN_NONE),
+                     tocsin_relation_permute(
+                         universe, tocsin_relation_view(universe, named, SHAPE(4, 6, 3, 4)), turn));
+    assert_int_equal(tocsin_relation_define(universe,
+                                            tocsin_relation_view(universe, sum, SHAPE(288)), "flat",
+                                            TOCSIN_PLAN_NONE),
+                     tocsin_relation_view(universe, named, SHAPE(288)));
+    assert_int_equal(tocsin_relation_define(universe, sum, "add", TOCSIN_PLAN_NONE), named);
+    tocsin_universe_set_logical(universe, false);
+}
+
+/* What the first term repeats, the second tells; what both repeat may be at any index. */
+static void repeated_elements_are_told_by_other_terms(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id operands[2] = {
+        tocsin_relation_expand(universe, whole(universe, "row", SHAPE(1, 6, 1)), SHAPE(4, 6, 5)),
+        tocsin_relation_expand(universe, whole(universe, "column", SHAPE(4, 1, 1)),
+                               SHAPE(4, 6, 5))};
+
+    tocsin_universe_set_logical(universe, true);
+    const tocsin_relation_id sum = tocsin_relation_add(universe, operands, NULL, 2);
+    const tocsin_relation_id named = tocsin_relation_define(universe, sum, "add", TOCSIN_PLAN_NONE);
+    tocsin_universe_set_logical(universe, false);
+    const tocsin_relation_id own = slice(universe, slice(universe, sum, 0, 1, 2), 1, 2, 3);
+    const tocsin_relation_id part = tocsin_relation_select(universe, own, 2, 4);
+    const tocsin_relation_id same = slice(universe, slice(universe, named, 0, 1, 2), 1, 2, 3);
+    assert_int_equal(
+        tocsin_relation_fold(universe, tocsin_relation_view(universe, part, SHAPE(6)), sizes),
+        tocsin_relation_view(universe, tocsin_relation_select(universe, same, 2, 0), SHAPE(6)));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_universe, free_universe)
 
 int main(void)
@@ -387,6 +578,7 @@ int main(void)
         TEST(logical_views_are_followed),
         TEST(views_that_mix_parts_are_refused),
         TEST(segments_survive_views_along_them),
+        TEST(segments_are_flattened_row_by_row),
         TEST(slices_compose),
         TEST(flat_buffers_are_cut_anywhere),
         TEST(even_and_odd_make_the_whole),
@@ -396,6 +588,11 @@ int main(void)
         TEST(chunks_of_all_replicas_make_the_whole),
         TEST(members_and_replicas_join_in_group_order),
         TEST(partial_sums_are_not_joined),
+        TEST(shards_in_a_bucket_are_gathered_as_rows),
+        TEST(rows_of_members_and_replicas_join),
+        TEST(part_of_a_viewed_sum_folds),
+        TEST(sum_is_defined_once),
+        TEST(repeated_elements_are_told_by_other_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
