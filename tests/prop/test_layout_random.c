@@ -396,6 +396,33 @@ static bool make_cat(struct world *world, const struct value *from, struct value
     return true;
 }
 
+/* Shards along dim 0, each viewed as one row, are gathered in order: the value as [shards, ...]. */
+static bool make_rows(struct world *world, const struct value *from, struct value *to)
+{
+    tocsin_relation_id rows[6];
+    int64_t shape[NDIM];
+    const uint32_t count = 2 + below(world, TOCSIN_COUNT_OF(rows) - 1);
+
+    if (from->ndim == 0 || from->ndim == NDIM || from->shape[0] % count != 0)
+        return false;
+    memcpy(shape + 1, from->shape, from->ndim * sizeof shape[0]);
+    shape[0] = 1;
+    shape[1] /= count;
+    for (uint32_t i = 0; i < count; i++) {
+        const tocsin_affine start = {.base = i * shape[1]};
+        rows[i] = tocsin_relation_slice(world->universe, from->relation, 0, start, shape[1], 1);
+        rows[i] = tocsin_relation_view(world->universe, rows[i], shape, (uint8_t)(from->ndim + 1));
+        if (rows[i] == 0)
+            break;
+    }
+    shape[0] = count;
+    allocate(to, shape, (uint8_t)(from->ndim + 1));
+    for (int c = 0; c < COMBINATIONS; c++)
+        memcpy(to->data[c], from->data[c], (size_t)element_count(shape, to->ndim) * sizeof(double));
+    to->relation = rows[count - 1] == 0 ? 0 : tocsin_relation_cat(world->universe, rows, count, 0);
+    return true;
+}
+
 static bool make_cat_over(struct world *world, const struct value *from, struct value *to)
 {
     const int symbol = (int)below(world, TOCSIN_SYMBOL_COUNT);
@@ -440,9 +467,10 @@ static const struct {
     operation *make;
     double refused_max; /* share of the tries */
 } operations[] = {
-    {"view", make_view, 0.35},      {"permute", make_permuted, 0.0},  {"slice", make_slice, 0.25},
-    {"select", make_selected, 0.0}, {"expand", make_expanded, 0.0},   {"chunk", make_chunk, 0.5},
-    {"cat", make_cat, 0.2},         {"cat over", make_cat_over, 0.6}, {"sum", make_sum, 0.0},
+    {"view", make_view, 0.05},      {"permute", make_permuted, 0.0},   {"slice", make_slice, 0.25},
+    {"select", make_selected, 0.0}, {"expand", make_expanded, 0.0},    {"chunk", make_chunk, 0.5},
+    {"cat", make_cat, 0.05},        {"cat over", make_cat_over, 0.25}, {"sum", make_sum, 0.0},
+    {"rows", make_rows, 0.1},
 };
 
 /* ---- the test -------------------------------------------------------------------------------- */
