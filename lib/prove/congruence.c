@@ -25,7 +25,9 @@ enum {
     AXES_MAX = TOCSIN_SIGNATURE_AXES_MAX + TOCSIN_PLAN_NDIM_MAX,
     PROFILE_MAX = 8,
     WINDOWS_MAX = 64,
-    ATTEMPTS_MAX = 24
+    ATTEMPTS_MAX = 24,
+    FOLDS_MAX = 3, /* choices for each operand, of the first three */
+    ALTERNATIVES_MAX = FOLDS_MAX * FOLDS_MAX * FOLDS_MAX
 };
 
 typedef struct bound_axis {
@@ -114,20 +116,23 @@ static bool lay_out_axes(application *call)
     return true;
 }
 
-/* One term per operand; zero stays zero. */
-static bool single_terms(application *call)
+/* One term per operand; zero stays zero. On the parallel side a value may be known as a part of
+ * several: `alternative` is a number in base FOLDS_MAX of which for each operand. */
+static bool single_terms(application *call, uint32_t alternative)
 {
     tocsin_universe *universe = call->prover->universe;
 
     for (uint32_t i = 0; i < call->execution->input_count; i++) {
         operand *one = &call->operands[i];
         const tocsin_relation *view = one->view;
-        if (!view->segmented && view->count <= 1)
+        const uint32_t choice = alternative % FOLDS_MAX;
+        alternative /= FOLDS_MAX;
+        if (!view->segmented && view->count <= 1 && choice == 0)
             continue;
         one->relation =
             call->logical
                 ? tocsin_relation_define(universe, one->relation, call->name, call->execution->op)
-                : tocsin_relation_fold(universe, one->relation, call->prover->size);
+                : tocsin_relation_fold_again(universe, one->relation, choice, call->prover->size);
         if (one->relation == 0)
             return false;
         one->view = tocsin_relation_get(universe, one->relation);
@@ -510,8 +515,9 @@ static bool zero_result(application *call)
     const tocsin_execution *execution = call->execution;
 
     for (uint32_t i = 0; i < execution->input_count; i++) {
-        if (call->operands[i].view->count != 0 || call->operands[i].view->segmented ||
-            !is_linear_in(call->signature, i))
+        const tocsin_relation *view =
+            tocsin_relation_get(call->prover->universe, execution->inputs[i]);
+        if (view->count != 0 || view->segmented || !is_linear_in(call->signature, i))
             continue;
         for (uint32_t j = 0; j < execution->output_count; j++) {
             execution->outputs[j] =
@@ -525,14 +531,30 @@ static bool zero_result(application *call)
     return false;
 }
 
-/* The attempts on the parallel side: the first whose widened operands the logical plan knows, else
- * the first that binds, as a foreign value. */
-static bool search(application *call)
+/* The operands as they come, in one of the ways in which each is one term. */
+static bool take_operands(application *call, uint32_t alternative)
+{
+    const tocsin_execution *execution = call->execution;
+
+    for (uint32_t i = 0; i < execution->input_count; i++) {
+        call->operands[i].relation = execution->inputs[i];
+        call->operands[i].view = tocsin_relation_get(call->prover->universe, execution->inputs[i]);
+    }
+    return lay_out_axes(call) && single_terms(call, alternative) && draw_out(call);
+}
+
+typedef struct finding {
+    bool known;
+    int bindable;       /* the first attempt whose operands fit together; -1: none */
+    tocsin_refusal why; /* they do not, of the known ones if there are any */
+} finding;
+
+/* Widen the operands until they are those of an operator of the logical plan. */
+static finding find_known(application *call)
 {
     tocsin_universe *universe = call->prover->universe;
     tocsin_relation_id keys[INPUTS_MAX];
-    tocsin_refusal why = {.text = ""};
-    int bindable = -1;
+    finding found = {.bindable = -1, .why = {.text = ""}};
 
     for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         if (!widen_all(call, attempt)) {
@@ -543,20 +565,43 @@ static bool search(application *call)
         const uint32_t inputs = key_operands(call, keys);
         const bool known = tocsin_atom_find_call(universe, call->key, keys, inputs, 0) != 0;
         const bool binds = bind_all(call);
-        if (!binds && (known || why.text[0] == '\0'))
-            why = *tocsin_universe_refusal(universe);
-        if (known && binds)
-            return make_outputs(call);
-        if (binds && bindable < 0)
-            bindable = (int)attempt;
+        if (!binds && (known || found.why.text[0] == '\0'))
+            found.why = *tocsin_universe_refusal(universe);
+        if (known && binds) {
+            found.known = true;
+            return found;
+        }
+        if (binds && found.bindable < 0)
+            found.bindable = (int)attempt;
     }
+    return found;
+}
+
+/* The parallel side: the first way to take and widen the operands that the logical plan knows, else
+ * the first that binds, as a foreign value. */
+static bool search(application *call)
+{
+    tocsin_universe *universe = call->prover->universe;
+    const uint32_t inputs = call->execution->input_count;
+    const uint32_t alternatives = inputs == 1   ? FOLDS_MAX
+                                  : inputs == 2 ? FOLDS_MAX * FOLDS_MAX
+                                                : ALTERNATIVES_MAX;
+
+    if (!take_operands(call, 0))
+        return false;
+    const finding first = find_known(call);
+    if (first.known)
+        return make_outputs(call);
+    for (uint32_t k = 1; k < alternatives && inputs > 0; k++)
+        if (take_operands(call, k) && find_known(call).known)
+            return make_outputs(call);
     if (call->execution->known_only)
         return refuse(call, TOCSIN_CAUSE_WRONG_OPERATOR, "the logical model does not have this");
-    if (bindable < 0) {
-        tocsin_universe_refuse(universe, why.cause, "%s", why.text);
+    if (first.bindable < 0) {
+        tocsin_universe_refuse(universe, first.why.cause, "%s", first.why.text);
         return false;
     }
-    if (!widen_all(call, (uint32_t)bindable) || !bind_all(call))
+    if (!take_operands(call, 0) || !widen_all(call, (uint32_t)first.bindable) || !bind_all(call))
         return false;
     return make_outputs(call);
 }
@@ -576,17 +621,9 @@ bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
     assert(execution->output_count >= 1 && execution->input_count <= INPUTS_MAX);
     if (execution->output_count != signature->output_count)
         return refuse(&call, TOCSIN_CAUSE_WRONG_OPERATOR, "the signature has another result count");
-    for (uint32_t i = 0; i < execution->input_count; i++) {
-        call.operands[i].relation = execution->inputs[i];
-        call.operands[i].view = tocsin_relation_get(prover->universe, execution->inputs[i]);
-    }
     if (zero_result(&call))
         return true;
-    if (!lay_out_axes(&call) || !single_terms(&call) || !draw_out(&call))
-        return false;
     if (!call.logical)
         return search(&call);
-    if (!widen_all(&call, 0) || !bind_all(&call))
-        return false;
-    return make_outputs(&call);
+    return take_operands(&call, 0) && widen_all(&call, 0) && bind_all(&call) && make_outputs(&call);
 }

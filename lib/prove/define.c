@@ -108,16 +108,39 @@ static uint64_t hash_of_set(const tocsin_atom_id *atoms, uint32_t count)
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
+static int64_t elements_of(const tocsin_universe *universe, tocsin_atom_id definition)
+{
+    const tocsin_atom *atom = tocsin_atom_get(universe, definition);
+    int64_t count = 1;
+    for (uint8_t d = 0; d < atom->ndim; d++)
+        if (__builtin_mul_overflow(count, atom->shape[d], &count))
+            return INT64_MAX;
+    return count;
+}
+
+/* Smaller definitions come first: a value that has a definition of its own is not taken for a part
+ * of another one. */
 static bool add_entry(tocsin_universe *universe, tocsin_map *map, uint64_t key,
                       tocsin_atom_id definition)
 {
     struct tocsin_definitions *definitions = universe->definitions;
+    const int64_t elements = elements_of(universe, definition);
     uint64_t *head = tocsin_map_at(map, key);
     if (head == NULL ||
-        !TOCSIN_VEC_PUSH(&definitions->entries,
-                         (struct entry){.definition = definition, .next = (uint32_t)*head}))
+        !TOCSIN_VEC_PUSH(&definitions->entries, (struct entry){.definition = definition}))
         return tocsin_universe_fail(universe, TOCSIN_E_MEMORY) != 0;
-    *head = definitions->entries.count;
+    struct entry *entries = definitions->entries.items;
+    const uint32_t added = (uint32_t)definitions->entries.count;
+    uint32_t before = 0, next = (uint32_t)*head;
+    while (next != 0 && elements_of(universe, entries[next - 1].definition) < elements) {
+        before = next;
+        next = entries[next - 1].next;
+    }
+    entries[added - 1].next = next;
+    if (before == 0)
+        *head = added;
+    else
+        entries[before - 1].next = added;
     return true;
 }
 
@@ -313,6 +336,7 @@ typedef struct folding {
     const tocsin_relation *relation;
     const int64_t *size;
     uint32_t attempts;            /* left */
+    uint32_t skip;                /* so many answers are passed over */
     tocsin_atom_id atom;          /* the candidate, */
     const tocsin_relation *whole; /* what it is defined as, */
     uint32_t segment_dim;         /* and the dim of segments if one of the two has any; else ndim */
@@ -468,7 +492,7 @@ static tocsin_relation_id try_all(tocsin_universe *universe, folding *fold, tria
     while (next != 0) {
         const struct entry *entry = &universe->definitions->entries.items[next - 1];
         const tocsin_relation_id slice = attempt(universe, fold, entry->definition);
-        if (slice != 0)
+        if (slice != 0 && fold->skip-- == 0)
             return slice;
         next = entry->next;
     }
@@ -536,6 +560,31 @@ tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relati
         refuse_fold(universe, fold.relation, atoms, count);
     else if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))
         tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
+    tocsin_scratch_reset(universe, mark);
+    return slice;
+}
+
+tocsin_relation_id tocsin_relation_fold_again(tocsin_universe *universe, tocsin_relation_id id,
+                                              uint32_t choice,
+                                              const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    folding fold = {.id = id, .size = size, .attempts = ATTEMPTS_MAX};
+    uint32_t count = 0;
+
+    fold.relation = tocsin_relation_get(universe, id);
+    const bool sum = fold.relation->segmented || fold.relation->count > 1;
+    if (choice == 0)
+        return tocsin_relation_fold(universe, id, size);
+    if (universe->definitions == NULL)
+        return 0;
+    fold.skip = choice - !sum;
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
+    const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
+    tocsin_relation_id slice = 0;
+    if (atoms != NULL && sum)
+        slice = find_by_set(universe, &fold, atoms, count);
+    if (slice == 0 && count > 0)
+        slice = try_all(universe, &fold, try_definition, &universe->definitions->by_atom, atoms[0]);
     tocsin_scratch_reset(universe, mark);
     return slice;
 }
