@@ -44,9 +44,10 @@ int cmd_plan(int argc, char **argv)
     const cli_usage usage = {
         .command = "plan",
         .synopsis = "show FILE | export SCRIPT:build --mesh dp=2,tp=2 -o FILE",
-        .about = "show: print a plan (.plan, .pkl, .pkl.zst) as .plan text.\n"
-                 "export: write the plans of a PyTorch training step, logical and parallel, on one\n"
-                 "CPU without any launcher; `tocsin plan export --help` says more.",
+        .about =
+            "show: print a plan (.plan, .pkl, .pkl.zst) as .plan text.\n"
+            "export: write the plans of a PyTorch training step, logical and parallel, on one\n"
+            "CPU without any launcher; `tocsin plan export --help` says more.",
         .example = "tocsin plan show plan.pkl.zst",
     };
     cli_operands operands;

@@ -47,8 +47,7 @@ static int prove(const cli_operands *operands, const tocsin_plan_options *readin
 
     logical_reading.world = (tocsin_plan_world){0}; /* --world is the parallel plan's */
     const uint64_t start_ns = cli_clock_ns();
-    tocsin_status status =
-        tocsin_plan_read(operands->items[0], &logical_reading, &logical, &error);
+    tocsin_status status = tocsin_plan_read(operands->items[0], &logical_reading, &logical, &error);
     if (status == TOCSIN_OK)
         status = tocsin_plan_read(operands->items[1], reading, &parallel, &error);
     const uint64_t read_ns = cli_clock_ns() - start_ns;
@@ -93,6 +92,8 @@ int cmd_verify(int argc, char **argv)
          &reading.operators_path},
         {"enumerate", 0, CLI_FLAG, NULL, "every replica and micro-batch on its own",
          &proving.enumerate},
+        {"certificate", 0, CLI_TEXT, "FILE", "when proved, write the proof for --check",
+         &proving.certificate_path},
         {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
         {"conform", 0, CLI_FLAG, NULL,
          "compare the communication of a recorded run with a plan: --conform PLAN RUN", &conform},

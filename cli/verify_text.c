@@ -8,7 +8,8 @@
 
 enum { LINES_SHOWN = 8 };
 
-/* ---- text --------------------------------------------------------------------------------------- */
+/* ---- text ---------------------------------------------------------------------------------------
+ */
 
 static void print_field(FILE *stream, const char *name, const char *value)
 {
@@ -48,17 +49,29 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
 
     fprintf(stream, "%s: %s against %s\n", tocsin_verdict_text(result->verdict),
             verification->parallel_path, verification->logical_path);
+    fprintf(
+        stream,
+        "  %llu of %llu outputs proved (%.4g %%), %llu of %llu gradients; %.4g %% of the needed "
+        "operators known\n",
+        (unsigned long long)result->outputs_proved, (unsigned long long)result->outputs,
+        result->outputs_pct, (unsigned long long)result->gradients_proved,
+        (unsigned long long)result->gradients, result->nodes_pct);
     fprintf(stream,
-            "  %llu of %llu outputs proved (%.4g %%), %llu of %llu gradients; %.4g %% of the needed "
-            "operators known\n",
-            (unsigned long long)result->outputs_proved, (unsigned long long)result->outputs,
-            result->outputs_pct, (unsigned long long)result->gradients_proved,
-            (unsigned long long)result->gradients, result->nodes_pct);
-    fprintf(stream, "  %s operators listed for %s ranks, %s %s, %.3g s to read and %.3g s to prove\n",
+            "  %s operators listed for %s ranks, %s %s, %.3g s to read and %.3g s to prove\n",
             cli_count(verification->size.operators, operators),
             cli_count(verification->size.ranks, ranks), cli_count(result->nodes, nodes),
             result->collapsed ? "executed with symbolic replicas and micro-batches" : "executed",
             verification->read_seconds, result->seconds);
+    if (result->verdict == TOCSIN_VERDICT_PROBABLE)
+        fprintf(stream,
+                "  the rest by evaluation over a finite field; wrong with probability < %.2g\n",
+                result->epsilon);
+    if (result->verdict == TOCSIN_VERDICT_REFUTED)
+        fprintf(
+            stream, "  %s\n",
+            result->confirmed
+                ? "confirmed: run over a finite field, the two plans differ too"
+                : "by normal forms alone: the plan cannot run, or is too large to be evaluated");
     for (size_t k = 0; k < result->cause_count; k++)
         print_cause(stream, k + 1, &result->causes[k]);
     if (result->causes_hidden > 0)
@@ -69,7 +82,8 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
     print_lines(stream, "assumed", result->assumptions, result->assumption_count);
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------- */
+/* ---- JSON
+ * ----------------------------------------------------------------------------------------- */
 
 static void put_string(FILE *stream, const char *text)
 {
@@ -144,8 +158,10 @@ void cli_verify_print_json(const cli_verification *verification, FILE *stream)
             (unsigned long long)verification->size.operators,
             (unsigned long long)verification->size.ranks);
     fprintf(stream,
-            ",\"collapsed\":%s,\"epsilon\":%.3g,\"read_seconds\":%.6f,\"seconds\":%.6f,"
+            ",\"collapsed\":%s,\"confirmed\":%s,\"epsilon\":%.3g,\"read_seconds\":%.6f,\"seconds\":"
+            "%.6f,"
             "\"peak_rss_bytes\":%llu}\n",
-            result->collapsed ? "true" : "false", result->epsilon, verification->read_seconds,
-            result->seconds, (unsigned long long)result->peak_rss_bytes);
+            result->collapsed ? "true" : "false", result->confirmed ? "true" : "false",
+            result->epsilon, verification->read_seconds, result->seconds,
+            (unsigned long long)result->peak_rss_bytes);
 }

@@ -80,6 +80,7 @@ typedef struct tocsin_verify_options {
 typedef struct tocsin_verify_result {
     tocsin_verdict verdict;
     double epsilon;      /* PROVED-PROB: bound on the probability of error */
+    bool confirmed;      /* REFUTED: both plans were run over a finite field, and differ there too */
     double nodes_pct;    /* executed operators whose value is known, of those an output needs */
     double outputs_pct;  /* outputs proved */
     uint64_t nodes;      /* operator executions looked at (a collapsed one counts once) */

@@ -77,8 +77,7 @@ static tocsin_relation_id reduced(tocsin_prover *prover, const tocsin_exchange *
 static int64_t dim_attribute(const tocsin_prover *prover, const tocsin_exchange *exchange,
                              const char *key)
 {
-    const int64_t ndim =
-        tocsin_relation_get(prover->universe, exchange->inputs[0])->ndim;
+    const int64_t ndim = tocsin_relation_get(prover->universe, exchange->inputs[0])->ndim;
     const int64_t dim = tocsin_kind_integer(exchange->kind, key, 0);
     return dim < 0 ? dim + ndim : dim < ndim ? dim : -1;
 }
@@ -95,8 +94,8 @@ static bool scatter(tocsin_prover *prover, const tocsin_exchange *exchange,
         tocsin_affine position = {.base = m};
         if (exchange->over_replicas)
             position.weight[TOCSIN_SYMBOL_REPLICA] = exchange->member_count;
-        exchange->outputs[m] = tocsin_relation_chunk_at(prover->universe, whole, dim,
-                                                        (uint32_t)parts, position);
+        exchange->outputs[m] =
+            tocsin_relation_chunk_at(prover->universe, whole, dim, (uint32_t)parts, position);
         if (exchange->outputs[m] == 0)
             return false;
     }
@@ -111,10 +110,10 @@ static bool all_gather(tocsin_prover *prover, const tocsin_exchange *exchange)
     if (!exchange->over_replicas)
         return give_all(exchange, tocsin_relation_cat(prover->universe, exchange->inputs,
                                                       exchange->member_count, (uint32_t)dim));
-    return give_all(exchange, tocsin_relation_cat_members_over(
-                                  prover->universe, exchange->inputs, exchange->member_count,
-                                  (uint32_t)dim, TOCSIN_SYMBOL_REPLICA,
-                                  prover->size[TOCSIN_SYMBOL_REPLICA]));
+    return give_all(exchange,
+                    tocsin_relation_cat_members_over(
+                        prover->universe, exchange->inputs, exchange->member_count, (uint32_t)dim,
+                        TOCSIN_SYMBOL_REPLICA, prover->size[TOCSIN_SYMBOL_REPLICA]));
 }
 
 static bool all_to_all(tocsin_prover *prover, const tocsin_exchange *exchange)

@@ -1,4 +1,5 @@
-/* prove/compare.h - the outputs of a run against the logical ones, and which operators they need. */
+/* prove/compare.h - the outputs of a run against the logical ones, and which operators they need.
+ */
 #ifndef TOCSIN_PROVE_COMPARE_H
 #define TOCSIN_PROVE_COMPARE_H
 
@@ -8,13 +9,13 @@
 typedef enum tocsin_check_status {
     TOCSIN_CHECK_EQUAL,
     TOCSIN_CHECK_DIFFERENT,
-    TOCSIN_CHECK_LOST,     /* poison or undefined: something before it went wrong */
-    TOCSIN_CHECK_UNJUDGED  /* the logical side has no such output, or its own value is unknown */
+    TOCSIN_CHECK_LOST,    /* poison or undefined: something before it went wrong */
+    TOCSIN_CHECK_UNJUDGED /* the logical side has no such output, or its own value is unknown */
 } tocsin_check_status;
 
 /* One output of one unit (of one micro-batch, when each alone must be equal). */
 typedef struct tocsin_check {
-    uint8_t status; /* tocsin_check_status */
+    uint8_t status;        /* tocsin_check_status */
     uint32_t unit, output; /* output: into plan->outputs */
     uint32_t slot;
     uint64_t ranks; /* that this check speaks for */

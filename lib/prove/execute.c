@@ -1,9 +1,9 @@
 /* execute.c - a plan run over relations: units, turns, meetings of collectives, mailboxes.
  *
- * The state is one array of relation ids per unit. Units are run in a ready queue; a unit that waits
- * leaves it and comes back when what it waits for is complete, so the cost is linear in executions.
- * A k-th call on a group meets the k-th calls of the other members, as in torch.distributed; sends
- * and receives of one (source, destination, tag) meet in order.
+ * The state is one array of relation ids per unit. Units are run in a ready queue; a unit that
+ * waits leaves it and comes back when what it waits for is complete, so the cost is linear in
+ * executions. A k-th call on a group meets the k-th calls of the other members, as in
+ * torch.distributed; sends and receives of one (source, destination, tag) meet in order.
  */
 #include "prove/execute.h"
 
@@ -13,7 +13,8 @@
 
 struct tocsin_unit_group {
     uint32_t calls;
-    uint32_t position; /* in the group; UINT32_MAX: not looked up yet, UINT32_MAX - 1: not a member */
+    uint32_t
+        position; /* in the group; UINT32_MAX: not looked up yet, UINT32_MAX - 1: not a member */
 };
 
 struct tocsin_meeting {
@@ -37,11 +38,12 @@ struct tocsin_mailbox {
 
 enum { OPERANDS_ON_STACK = 64 };
 #define POSITION_UNKNOWN UINT32_MAX
-#define POSITION_NONE (UINT32_MAX - 1)
+#define POSITION_NONE    (UINT32_MAX - 1)
 
 typedef enum progress { PROGRESS_DONE, PROGRESS_BLOCKED, PROGRESS_FAILED } progress;
 
-/* ---- preparing ---------------------------------------------------------------------------------------- */
+/* ---- preparing
+ * ---------------------------------------------------------------------------------------- */
 
 static bool add_turn(tocsin_run *run, uint32_t segment, int32_t microbatch)
 {
@@ -83,8 +85,8 @@ static bool add_unit(tocsin_run *run, uint32_t role_index, uint32_t replica)
     memset(unit.values, 0, values * sizeof unit.values[0]);
     for (size_t g = 0; g < groups; g++)
         unit.groups[g] = (struct tocsin_unit_group){.position = POSITION_UNKNOWN};
-    run->unit_of[(size_t)role->device * run->replicas +
-                 (run->enumerate_replicas ? replica : 0)] = (uint32_t)run->units.count;
+    run->unit_of[(size_t)role->device * run->replicas + (run->enumerate_replicas ? replica : 0)] =
+        (uint32_t)run->units.count;
     unit.queued = true;
     return TOCSIN_VEC_PUSH(&run->ready, (uint32_t)run->units.count) &&
            TOCSIN_VEC_PUSH(&run->units, unit);
@@ -137,7 +139,8 @@ void tocsin_run_free(tocsin_run *run)
     *run = (tocsin_run){0};
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------- */
+/* ---- values
+ * ---------------------------------------------------------------------------------------------- */
 
 const tocsin_plan_value *tocsin_run_plan_value(const tocsin_run *run, uint32_t unit, uint32_t value)
 {
@@ -205,22 +208,22 @@ static tocsin_relation_id input_relation(const tocsin_run *run, const tocsin_uni
     return tocsin_relation_slice_of(universe, atom, starts, shape);
 }
 
-/* ---- incidents --------------------------------------------------------------------------------------------- */
+/* ---- incidents
+ * --------------------------------------------------------------------------------------------- */
 
-static bool report(tocsin_run *run, uint32_t unit, uint32_t op, tocsin_incident_kind kind, int cause,
-                   const char *text)
+static bool report(tocsin_run *run, uint32_t unit, uint32_t op, tocsin_incident_kind kind,
+                   int cause, const char *text)
 {
     const size_t bytes = strlen(text);
     char *copy = tocsin_arena_copy(&run->arena, text, bytes);
     return copy != NULL &&
-           TOCSIN_VEC_PUSH(&run->incidents,
-                           (tocsin_incident){.kind = (uint8_t)kind,
-                                             .cause = cause,
-                                             .unit = unit,
-                                             .turn = run->units.items[unit].turn,
-                                             .op = op,
-                                             .order = (uint32_t)run->executions,
-                                             .text = copy});
+           TOCSIN_VEC_PUSH(&run->incidents, (tocsin_incident){.kind = (uint8_t)kind,
+                                                              .cause = cause,
+                                                              .unit = unit,
+                                                              .turn = run->units.items[unit].turn,
+                                                              .op = op,
+                                                              .order = (uint32_t)run->executions,
+                                                              .text = copy});
 }
 
 static bool report_refusal(tocsin_run *run, uint32_t unit, uint32_t op)
@@ -251,7 +254,8 @@ static bool load_inputs(tocsin_run *run, uint32_t unit_index)
     return true;
 }
 
-/* ---- one operator -------------------------------------------------------------------------------------------- */
+/* ---- one operator
+ * -------------------------------------------------------------------------------------------- */
 
 typedef struct step {
     tocsin_run *run;
@@ -267,7 +271,8 @@ static void poison_outputs(const step *now)
         *cell(now->run, now->unit, now->slot, now->outputs[j]) = TOCSIN_POISON;
 }
 
-/* The input relations; false: one is undefined (an incident) or poison, and the outputs are poison. */
+/* The input relations; false: one is undefined (an incident) or poison, and the outputs are poison.
+ */
 static bool gather(const step *now, tocsin_relation_id *relations, bool *sound)
 {
     *sound = true;
@@ -318,9 +323,8 @@ static bool store(const step *now, uint32_t output, tocsin_relation_id relation)
     if (relation == 0 || relation == TOCSIN_POISON)
         return true;
     const tocsin_relation *view = tocsin_relation_get(now->run->prover->universe, relation);
-    if (view->ndim == value->ndim &&
-        memcmp(view->shape, tocsin_plan_shape(now->run->plan, value),
-               view->ndim * sizeof view->shape[0]) == 0)
+    if (view->ndim == value->ndim && memcmp(view->shape, tocsin_plan_shape(now->run->plan, value),
+                                            view->ndim * sizeof view->shape[0]) == 0)
         return true;
     *target = TOCSIN_POISON;
     return report(now->run, now->unit, now->op_index, TOCSIN_INCIDENT_REFUSED,
@@ -337,8 +341,7 @@ static bool accumulate(const step *now, tocsin_relation_id relation)
 {
     tocsin_universe *universe = now->run->prover->universe;
     tocsin_relation_id *target = cell(now->run, now->unit, now->slot, now->outputs[0]);
-    const tocsin_plan_value *value =
-        tocsin_run_plan_value(now->run, now->unit, now->outputs[0]);
+    const tocsin_plan_value *value = tocsin_run_plan_value(now->run, now->unit, now->outputs[0]);
 
     if (now->symbolic_microbatch && value->persistent)
         relation = tocsin_relation_sum_over(universe, relation, TOCSIN_SYMBOL_MICROBATCH,
@@ -378,15 +381,15 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
         shapes[j] = tocsin_plan_shape(run->plan, value);
         ndims[j] = value->ndim;
     }
-    const tocsin_execution execution = {
-        .kind = run->prover->op_kind[run->side][now->op_index],
-        .op = run->side == TOCSIN_LOGICAL ? now->op_index : TOCSIN_PLAN_NONE,
-        .inputs = inputs,
-        .outputs = outputs,
-        .output_shapes = shapes,
-        .output_ndim = ndims,
-        .input_count = now->op->input_count,
-        .output_count = now->op->output_count};
+    const tocsin_execution execution = {.kind = run->prover->op_kind[run->side][now->op_index],
+                                        .op = run->side == TOCSIN_LOGICAL ? now->op_index
+                                                                          : TOCSIN_PLAN_NONE,
+                                        .inputs = inputs,
+                                        .outputs = outputs,
+                                        .output_shapes = shapes,
+                                        .output_ndim = ndims,
+                                        .input_count = now->op->input_count,
+                                        .output_count = now->op->output_count};
     if (!tocsin_transfer(run->prover, &execution)) {
         poison_outputs(now);
         return report_refusal(run, now->unit, now->op_index);
@@ -433,7 +436,9 @@ static progress run_local(const step *now)
     return transfer_step(now, inputs, outputs, shapes, ndims) ? PROGRESS_DONE : PROGRESS_FAILED;
 }
 
-/* ---- collectives ----------------------------------------------------------------------------------------------- */
+/* ---- collectives
+ * -----------------------------------------------------------------------------------------------
+ */
 
 static const tocsin_plan_member *members_of(const tocsin_run *run, uint32_t group)
 {
@@ -464,9 +469,8 @@ static uint32_t own_position(const tocsin_run *run, const tocsin_unit *unit, uin
         if (members[m].device != device ||
             (members[m].replica >= 0 && (uint32_t)members[m].replica != unit->replica))
             continue;
-        return is_over_replicas(run, group) && run->enumerate_replicas
-                   ? unit->replica * count + m
-                   : m;
+        return is_over_replicas(run, group) && run->enumerate_replicas ? unit->replica * count + m
+                                                                       : m;
     }
     return POSITION_NONE;
 }
@@ -485,8 +489,8 @@ static struct tocsin_meeting *meeting_of(tocsin_run *run, tocsin_unit *unit, uin
         struct tocsin_meeting made = {.group = group,
                                       .first_op = op,
                                       .member_count = position_count(run, group),
-                                      .over_replicas = is_over_replicas(run, group) &&
-                                                       !run->enumerate_replicas};
+                                      .over_replicas =
+                                          is_over_replicas(run, group) && !run->enumerate_replicas};
         const size_t count = made.member_count;
         made.inputs = TOCSIN_ARENA_ARRAY(&run->arena, tocsin_relation_id, count);
         made.outputs = TOCSIN_ARENA_ARRAY(&run->arena, tocsin_relation_id, count);
@@ -587,7 +591,9 @@ static progress run_collective(const step *now)
                : PROGRESS_FAILED;
 }
 
-/* ---- point to point ------------------------------------------------------------------------------------------------ */
+/* ---- point to point
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static struct tocsin_mailbox *mailbox_of(tocsin_run *run, uint32_t from, uint32_t to, uint64_t tag)
 {
@@ -670,7 +676,9 @@ static bool report_flaw(const step *now)
                                    cause, tocsin_plan_text(now->run->plan, flaw->text));
 }
 
-/* ---- running --------------------------------------------------------------------------------------------------------- */
+/* ---- running
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 static progress run_op(tocsin_run *run, uint32_t unit_index, const tocsin_plan_turn *turn,
                        uint32_t op_index)
@@ -714,8 +722,7 @@ static bool advance(tocsin_run *run, uint32_t unit_index)
         const tocsin_plan_segment *segment =
             &run->plan->segments.items[role->first_segment + turn.segment];
         while (unit->op < segment->op_count) {
-            const progress made =
-                run_op(run, unit_index, &turn, segment->first_op + unit->op);
+            const progress made = run_op(run, unit_index, &turn, segment->first_op + unit->op);
             if (made != PROGRESS_DONE)
                 return made == PROGRESS_BLOCKED;
             run->executions++;

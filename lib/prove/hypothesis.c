@@ -35,16 +35,15 @@ static const char *factor_text(guesses *all, const char *what, tocsin_factor_id 
     tocsin_string text = {0};
     tocsin_string_append_text(&text, what);
     tocsin_factor_text(all->tracer.run->prover->universe, factor, &text);
-    const char *copy =
-        tocsin_arena_copy(&all->list->arena, tocsin_string_text(&text), text.bytes);
+    const char *copy = tocsin_arena_copy(&all->list->arena, tocsin_string_text(&text), text.bytes);
     tocsin_string_free(&text);
     return copy;
 }
 
 /* Guess that all ops like `op` (same label and kind) are off: their results times `change` would be
  * right. */
-static bool add(guesses *all, uint32_t op, int cause, tocsin_factor_id change,
-                tocsin_factor_id own, tocsin_factor_id wanted)
+static bool add(guesses *all, uint32_t op, int cause, tocsin_factor_id change, tocsin_factor_id own,
+                tocsin_factor_id wanted)
 {
     const tocsin_plan *plan = all->tracer.run->plan;
     const uint32_t *kinds = all->tracer.run->prover->op_kind[TOCSIN_PARALLEL];
@@ -98,10 +97,10 @@ static bool guess_scalings(guesses *all)
             all->tracer.logical->plan->ops.items[pair].code == TOCSIN_OPERATOR_SCALE) {
             const tocsin_factor_id other = factor_of(all, kind_of(all, TOCSIN_LOGICAL, pair));
             if (own != other)
-                sound = add(all, k, TOCSIN_CAUSE_WRONG_CONSTANT,
-                            tocsin_factor_multiply(universe, other,
-                                                   tocsin_factor_inverse(universe, own)),
-                            own, other);
+                sound = add(
+                    all, k, TOCSIN_CAUSE_WRONG_CONSTANT,
+                    tocsin_factor_multiply(universe, other, tocsin_factor_inverse(universe, own)),
+                    own, other);
         }
         uint64_t *seen = sound ? tocsin_map_at(&first, op->label) : NULL;
         sound = seen != NULL;
@@ -110,14 +109,13 @@ static bool guess_scalings(guesses *all)
         const uint32_t peer = sound ? (uint32_t)(*seen - 1) : k;
         const tocsin_factor_id other = factor_of(all, kind_of(all, TOCSIN_PARALLEL, peer));
         if (sound && other != own) /* one of the two */
-            sound = add(all, k, TOCSIN_CAUSE_WRONG_SCALE,
-                        tocsin_factor_multiply(universe, other,
-                                               tocsin_factor_inverse(universe, own)),
-                        own, other) &&
-                    add(all, peer, TOCSIN_CAUSE_WRONG_SCALE,
-                        tocsin_factor_multiply(universe, own,
-                                               tocsin_factor_inverse(universe, other)),
-                        other, own);
+            sound =
+                add(all, k, TOCSIN_CAUSE_WRONG_SCALE,
+                    tocsin_factor_multiply(universe, other, tocsin_factor_inverse(universe, own)),
+                    own, other) &&
+                add(all, peer, TOCSIN_CAUSE_WRONG_SCALE,
+                    tocsin_factor_multiply(universe, own, tocsin_factor_inverse(universe, other)),
+                    other, own);
     }
     tocsin_map_free(&first);
     return sound;
@@ -189,14 +187,12 @@ static bool guess_ratios(guesses *all, const tocsin_comparison *comparison)
 
 tocsin_status tocsin_hypothesise(const tocsin_run *parallel, const tocsin_run *logical,
                                  const tocsin_comparison *comparison, const uint32_t *match,
-                                 uint32_t limit, tocsin_hypotheses *hypotheses,
-                                 tocsin_error *error)
+                                 uint32_t limit, tocsin_hypotheses *hypotheses, tocsin_error *error)
 {
     guesses all = {.list = hypotheses, .limit = limit};
     size_t failed = 0;
     *hypotheses = (tocsin_hypotheses){0};
-    tocsin_status status =
-        tocsin_tracer_init(&all.tracer, parallel, logical, match, NULL, error);
+    tocsin_status status = tocsin_tracer_init(&all.tracer, parallel, logical, match, NULL, error);
     if (status == TOCSIN_OK)
         status = tocsin_tracer_need(&all.tracer, comparison, &failed, error);
     if (status == TOCSIN_OK && failed > 0 &&

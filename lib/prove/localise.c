@@ -17,7 +17,8 @@
 
 #include "prove/trace.h"
 
-/* ---- preparing ---------------------------------------------------------------------------------------- */
+/* ---- preparing
+ * ---------------------------------------------------------------------------------------- */
 
 static bool pair_labels(tocsin_tracer *tracer)
 {
@@ -34,8 +35,7 @@ static bool pair_labels(tocsin_tracer *tracer)
         size_t bytes;
         const char *label =
             tocsin_intern_text(&parallel->strings, parallel->ops.items[k].label, &bytes);
-        const uint32_t own =
-            bytes == 0 ? 0 : tocsin_intern_find(&logical->strings, label, bytes);
+        const uint32_t own = bytes == 0 ? 0 : tocsin_intern_find(&logical->strings, label, bytes);
         const uint64_t *found = own == 0 ? NULL : tocsin_map_find(&by_label, own);
         tracer->paired[k] =
             found == NULL || *found == 0 ? TOCSIN_PLAN_NONE : (uint32_t)(*found - 1);
@@ -95,7 +95,8 @@ tocsin_status tocsin_tracer_init(tocsin_tracer *tracer, const tocsin_run *run,
     return TOCSIN_OK;
 }
 
-/* ---- candidates ------------------------------------------------------------------------------------------- */
+/* ---- candidates
+ * ------------------------------------------------------------------------------------------- */
 
 typedef bool visit_execution(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uint32_t op);
 
@@ -110,9 +111,9 @@ static bool for_each_execution(tocsin_tracer *tracer, visit_execution *visit)
             const tocsin_plan_turn *turn = &run->turns.items[t];
             const tocsin_plan_segment *segment =
                 &run->plan->segments.items[role->first_segment + turn->segment];
-            const uint32_t slot =
-                run->enumerate_microbatches && turn->microbatch > 0 ? (uint32_t)turn->microbatch
-                                                                    : 0;
+            const uint32_t slot = run->enumerate_microbatches && turn->microbatch > 0
+                                      ? (uint32_t)turn->microbatch
+                                      : 0;
             for (uint32_t k = 0; k < segment->op_count; k++)
                 if (tracer->needed[segment->first_op + k] &&
                     !visit(tracer, u, slot, segment->first_op + k))
@@ -142,12 +143,10 @@ static bool is_astray(const tocsin_tracer *tracer, uint32_t unit, uint32_t slot,
         return true;
     for (uint32_t j = 0; j < op->output_count; j++) {
         const tocsin_relation_id own = tocsin_run_value(
-            run, unit, slot,
-            run->plan->operands.items[op->first_operand + op->input_count + j]);
+            run, unit, slot, run->plan->operands.items[op->first_operand + op->input_count + j]);
         const tocsin_relation_id expected = tocsin_run_value(
             tracer->logical, 0, 0,
-            tracer->logical->plan->operands
-                .items[other->first_operand + other->input_count + j]);
+            tracer->logical->plan->operands.items[other->first_operand + other->input_count + j]);
         if (!tocsin_tracer_resembles(tracer, own, expected))
             return true;
     }
@@ -161,8 +160,8 @@ static bool mark_astray(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uin
     return true;
 }
 
-/* A factor that differs from the logical one may be that of a local mean, but then it is the same on
- * all devices: name those that differ from most. */
+/* A factor that differs from the logical one may be that of a local mean, but then it is the same
+ * on all devices: name those that differ from most. */
 static bool mark_odd_factors(tocsin_tracer *tracer)
 {
     const tocsin_plan *plan = tracer->run->plan;
@@ -172,7 +171,8 @@ static bool mark_odd_factors(tocsin_tracer *tracer)
     bool sound = true;
 
     for (uint32_t k = 0; k < plan->ops.count && sound; k++) {
-        if (tracer->paired[k] == TOCSIN_PLAN_NONE || plan->ops.items[k].code != TOCSIN_OPERATOR_SCALE)
+        if (tracer->paired[k] == TOCSIN_PLAN_NONE ||
+            plan->ops.items[k].code != TOCSIN_OPERATOR_SCALE)
             continue;
         uint64_t *count = tocsin_map_at(&counts, (uint64_t)tracer->paired[k] << 32 | kinds[k]);
         uint64_t *best = count == NULL ? NULL : tocsin_map_at(&most, tracer->paired[k]);
@@ -211,7 +211,9 @@ static void mark_incidents(tocsin_tracer *tracer)
     }
 }
 
-/* ---- taint --------------------------------------------------------------------------------------------------- */
+/* ---- taint
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 /* One forward walk; `meets` by match number: some member's input is tainted. */
 static bool spread(tocsin_tracer *tracer, uint8_t *meets)
@@ -260,7 +262,8 @@ static tocsin_status spread_all(tocsin_tracer *tracer, tocsin_error *error)
     return TOCSIN_OK;
 }
 
-/* ---- first candidates ------------------------------------------------------------------------------------------ */
+/* ---- first candidates
+ * ------------------------------------------------------------------------------------------ */
 
 static bool is_first(const tocsin_tracer *tracer, uint32_t op, uint8_t kind)
 {
@@ -295,8 +298,8 @@ static bool explain_incidents(tocsin_tracer *tracer)
             !is_first(tracer, incident->op, TOCSIN_CANDIDATE_INCIDENT))
             continue;
         const tocsin_plan_turn *turn =
-            &run->turns.items[run->first_turn[run->units.items[incident->unit].role] +
-                              incident->turn];
+            &run->turns
+                 .items[run->first_turn[run->units.items[incident->unit].role] + incident->turn];
         const uint32_t slot =
             run->enumerate_microbatches && turn->microbatch > 0 ? (uint32_t)turn->microbatch : 0;
         if (!tocsin_tracer_explain(tracer, incident->unit, slot, incident->op, incident))
@@ -310,7 +313,8 @@ static bool has_failed(const tocsin_check *check)
     return check->status == TOCSIN_CHECK_DIFFERENT || check->status == TOCSIN_CHECK_LOST;
 }
 
-/* What is made of a wrong output (the optimizer's step of a wrong gradient) is no cause of its own. */
+/* What is made of a wrong output (the optimizer's step of a wrong gradient) is no cause of its own.
+ */
 static void mark_outputs(tocsin_tracer *tracer, const tocsin_comparison *comparison)
 {
     const tocsin_plan *plan = tracer->run->plan;

@@ -16,8 +16,10 @@ tocsin_status tocsin_rebases_add(tocsin_rebases *rebases, const tocsin_run *logi
 void tocsin_rebases_free(tocsin_rebases *rebases);
 
 /* Each answers the relation itself when it has nothing to change. */
-tocsin_relation_id tocsin_relation_as_reduced(tocsin_universe *universe, tocsin_relation_id relation);
-tocsin_relation_id tocsin_relation_as_ordered(tocsin_universe *universe, tocsin_relation_id relation);
+tocsin_relation_id tocsin_relation_as_reduced(tocsin_universe *universe,
+                                              tocsin_relation_id relation);
+tocsin_relation_id tocsin_relation_as_ordered(tocsin_universe *universe,
+                                              tocsin_relation_id relation);
 tocsin_relation_id tocsin_relation_with_atom(tocsin_universe *universe, tocsin_relation_id relation,
                                              tocsin_atom_id atom);
 

@@ -57,7 +57,8 @@ static tocsin_relation_id logical_operand(const tocsin_tracer *tracer, uint32_t 
                             plan->operands.items[plan->ops.items[op].first_operand + k]);
 }
 
-/* ---- comparing --------------------------------------------------------------------------------------- */
+/* ---- comparing
+ * --------------------------------------------------------------------------------------- */
 
 static bool in_terms(const tocsin_relation *view, tocsin_atom_id atom)
 {
@@ -165,9 +166,9 @@ static bool same_proportions(const tocsin_tracer *tracer, const tocsin_relation 
     for (uint32_t k = 0; k < own->count; k++) {
         if (own->terms[k].atom != expected->terms[k].atom)
             return true;
-        const tocsin_factor_id one = tocsin_factor_multiply(
-            universe, own->terms[k].factor,
-            tocsin_factor_inverse(universe, expected->terms[k].factor));
+        const tocsin_factor_id one =
+            tocsin_factor_multiply(universe, own->terms[k].factor,
+                                   tocsin_factor_inverse(universe, expected->terms[k].factor));
         if (k > 0 && one != ratio)
             return false;
         ratio = one;
@@ -217,14 +218,14 @@ bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own
     return found != DIFFERENCE_ATOMS && found != DIFFERENCE_MAP && found != DIFFERENCE_WEIGHTS;
 }
 
-/* ---- going upstream --------------------------------------------------------------------------------------- */
+/* ---- going upstream
+ * --------------------------------------------------------------------------------------- */
 
 /* The execution that made a value. false: an input, or unknown. */
 static bool producer_of(const tocsin_tracer *tracer, place at, uint32_t value, place *found)
 {
     const tocsin_plan *plan = tracer->run->plan;
-    const tocsin_plan_role *role =
-        &plan->roles.items[tracer->run->units.items[at.unit].role];
+    const tocsin_plan_role *role = &plan->roles.items[tracer->run->units.items[at.unit].role];
     const uint32_t op = tracer->producer[role->first_value + value];
     if (op == TOCSIN_PLAN_NONE)
         return false;
@@ -285,8 +286,8 @@ static bool is_alias(uint16_t code)
     return code <= TOCSIN_OPERATOR_STACK && code != TOCSIN_OPERATOR_CALL;
 }
 
-/* Where the difference of input `input` of `at` was made. For a partial sum `*consumer` is the first
- * operator on the way back down that is no mere alias: it used the sum too early. */
+/* Where the difference of input `input` of `at` was made. For a partial sum `*consumer` is the
+ * first operator on the way back down that is no mere alias: it used the sum too early. */
 static place origin(const tocsin_tracer *tracer, place at, uint32_t input, difference what,
                     place *consumer)
 {
@@ -308,7 +309,9 @@ static place origin(const tocsin_tracer *tracer, place at, uint32_t input, diffe
     return at;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------------ */
+/* ---- texts
+ * ------------------------------------------------------------------------------------------------------
+ */
 
 static const char *keep(tocsin_tracer *tracer, const char *text)
 {
@@ -353,7 +356,9 @@ static const char *fix_text(tocsin_tracer *tracer, const char *format, ...)
     return keep(tracer, text);
 }
 
-/* ---- operators --------------------------------------------------------------------------------------------------- */
+/* ---- operators
+ * ---------------------------------------------------------------------------------------------------
+ */
 
 static bool is_reduction(uint16_t code)
 {
@@ -369,15 +374,15 @@ static bool root_of_partial(tocsin_tracer *tracer, place at, uint32_t input)
     const bool reduced = is_reduction(op_at(tracer, consumer.op)->code);
     return add_root(
         tracer,
-        (tocsin_root){.cause = reduced ? TOCSIN_CAUSE_WRONG_GROUP
-                                       : TOCSIN_CAUSE_MISSING_REDUCTION,
+        (tocsin_root){.cause = reduced ? TOCSIN_CAUSE_WRONG_GROUP : TOCSIN_CAUSE_MISSING_REDUCTION,
                       .unit = consumer.unit,
                       .op = consumer.op,
                       .output = TOCSIN_PLAN_NONE,
                       .relation = relation_text(tracer, relation),
                       .expected = "the whole sum",
-                      .fix = reduced ? fix_text(tracer, "let %s run over all ranks that hold a "
-                                                        "part of the sum",
+                      .fix = reduced ? fix_text(tracer,
+                                                "let %s run over all ranks that hold a "
+                                                "part of the sum",
                                                 label_of(tracer, consumer.op))
                                      : fix_text(tracer, "insert a reduction between %s and %s",
                                                 label_of(tracer, maker.op),
@@ -427,10 +432,9 @@ static bool other_constants(tocsin_tracer *tracer, uint32_t op, const char **own
         return false;
     *own = keep(tracer, tocsin_intern_text(&prover->kind_texts,
                                            prover->op_kind[TOCSIN_PARALLEL][op], NULL));
-    *expected = keep(
-        tracer,
-        tocsin_intern_text(&prover->kind_texts,
-                           prover->op_kind[TOCSIN_LOGICAL][tracer->paired[op]], NULL));
+    *expected =
+        keep(tracer, tocsin_intern_text(&prover->kind_texts,
+                                        prover->op_kind[TOCSIN_LOGICAL][tracer->paired[op]], NULL));
     return true;
 }
 
@@ -483,14 +487,14 @@ static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, diffe
         made = origin(tracer, at, input, what, &consumer);
     if (what == DIFFERENCE_FACTOR && other_constants(tracer, made.op, &own, &expected))
         return own != NULL && expected != NULL && root_of_constants(tracer, made, own, expected);
-    return add_root(tracer, (tocsin_root){.cause = cause_of(what),
-                                          .unit = made.unit,
-                                          .op = made.op,
-                                          .output = TOCSIN_PLAN_NONE,
-                                          .relation =
-                                              relation_text(tracer, operand(tracer, at, input)),
-                                          .expected = relation_text(tracer, counterpart),
-                                          .fix = ""});
+    return add_root(tracer,
+                    (tocsin_root){.cause = cause_of(what),
+                                  .unit = made.unit,
+                                  .op = made.op,
+                                  .output = TOCSIN_PLAN_NONE,
+                                  .relation = relation_text(tracer, operand(tracer, at, input)),
+                                  .expected = relation_text(tracer, counterpart),
+                                  .fix = ""});
 }
 
 /* Terms of an addition that are too few or too many. */
@@ -510,14 +514,14 @@ static bool root_of_result(tocsin_tracer *tracer, place at, const tocsin_inciden
 {
     const uint32_t pair = tracer->paired[at.op];
     const tocsin_plan_op *op = op_at(tracer, at.op);
-    const tocsin_relation_id own =
-        op->output_count > 0 ? operand(tracer, at, op->input_count) : 0;
+    const tocsin_relation_id own = op->output_count > 0 ? operand(tracer, at, op->input_count) : 0;
     tocsin_relation_id expected = 0;
     int cause = incident != NULL ? incident->cause : TOCSIN_CAUSE_WRONG_OPERATOR;
 
     if (pair != TOCSIN_PLAN_NONE && op->output_count > 0 &&
         tracer->logical->plan->ops.items[pair].output_count > 0)
-        expected = logical_operand(tracer, pair, tracer->logical->plan->ops.items[pair].input_count);
+        expected =
+            logical_operand(tracer, pair, tracer->logical->plan->ops.items[pair].input_count);
     if (known(own) && known(expected) &&
         (op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_ACCUMULATE))
         cause = cause_of_terms(tracer, own, expected);
@@ -542,8 +546,8 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
     const uint32_t pair = tracer->paired[op_index];
     const char *own, *expected;
 
-    if (incident != NULL && (incident->kind == TOCSIN_INCIDENT_UNDEFINED ||
-                             incident->kind == TOCSIN_INCIDENT_STRAY))
+    if (incident != NULL &&
+        (incident->kind == TOCSIN_INCIDENT_UNDEFINED || incident->kind == TOCSIN_INCIDENT_STRAY))
         return root_of_result(tracer, at, incident);
     if ((op->code != TOCSIN_OPERATOR_SCALE ||
          tracer->candidate[op_index] == TOCSIN_CANDIDATE_CONSTANT) &&
@@ -586,7 +590,9 @@ bool tocsin_tracer_input(tocsin_tracer *tracer, const tocsin_incident *incident)
                                           .fix = ""});
 }
 
-/* ---- outputs ----------------------------------------------------------------------------------------------------- */
+/* ---- outputs
+ * -----------------------------------------------------------------------------------------------------
+ */
 
 /* The nearest operators behind a value: through aliases, factors and messages back to a reduction,
  * an accumulation or whatever else made it. */
@@ -621,9 +627,9 @@ bool tocsin_tracer_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
     for (uint32_t k = 0; k < left->count; k++) {
         if (left->terms[k].atom != right->terms[k].atom)
             return false;
-        const tocsin_factor_id one = tocsin_factor_multiply(
-            universe, left->terms[k].factor,
-            tocsin_factor_inverse(universe, right->terms[k].factor));
+        const tocsin_factor_id one =
+            tocsin_factor_multiply(universe, left->terms[k].factor,
+                                   tocsin_factor_inverse(universe, right->terms[k].factor));
         if (k > 0 && one != *ratio)
             return false;
         *ratio = one;
@@ -642,8 +648,7 @@ static bool makes_ratio(const tocsin_tracer *tracer, uint32_t index, tocsin_fact
     const uint32_t pair = tracer->paired[index];
 
     if (op->code == TOCSIN_OPERATOR_SCALE) {
-        tocsin_factor_id own =
-            tocsin_factor_real(universe, tocsin_kind_real(kind, "factor", 1.0));
+        tocsin_factor_id own = tocsin_factor_real(universe, tocsin_kind_real(kind, "factor", 1.0));
         if (pair != TOCSIN_PLAN_NONE) {
             const tocsin_kind *other =
                 &prover->kinds.items[prover->op_kind[TOCSIN_LOGICAL][pair] - 1];
@@ -713,9 +718,9 @@ static bool output_root(tocsin_tracer *tracer, const tocsin_check *check, int ca
                                           .fix = ""});
 }
 
-/* An output that is part of a sum: over which contraction, where was that taken, and who was to reduce
- * it? The first operator behind it that is no alias, or if that gathers contributions, the reduction
- * nearest to the output. */
+/* An output that is part of a sum: over which contraction, where was that taken, and who was to
+ * reduce it? The first operator behind it that is no alias, or if that gathers contributions, the
+ * reduction nearest to the output. */
 static bool output_partial(tocsin_tracer *tracer, const tocsin_check *check, place start,
                            place nearest)
 {
@@ -737,7 +742,7 @@ static bool output_partial(tocsin_tracer *tracer, const tocsin_check *check, pla
     const place blamed = gathers ? nearest : consumer;
     const uint16_t own = op_at(tracer, blamed.op)->code;
     return output_root(tracer, check,
-                       is_reduction(own)                     ? TOCSIN_CAUSE_WRONG_GROUP
+                       is_reduction(own)                   ? TOCSIN_CAUSE_WRONG_GROUP
                        : own == TOCSIN_OPERATOR_ACCUMULATE ? TOCSIN_CAUSE_MISSING_TERM
                                                            : TOCSIN_CAUSE_MISSING_REDUCTION,
                        blamed.unit, blamed.op);

@@ -26,8 +26,8 @@ typedef struct tocsin_tracer {
     tocsin_arena arena;
 } tocsin_tracer;
 
-/* Is `own` a slice or partial sum of what `expected` is, as far as atoms and the order of axes tell?
- * True when either is unknown, and for the inner steps of a sharded look-up. */
+/* Is `own` a slice or partial sum of what `expected` is, as far as atoms and the order of axes
+ * tell? True when either is unknown, and for the inner steps of a sharded look-up. */
 bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own,
                              tocsin_relation_id expected);
 

@@ -61,7 +61,8 @@ bool tocsin_report_line(tocsin_report *report, tocsin_report_list list, const ch
            TOCSIN_VEC_PUSH(&report->lines[list], copy);
 }
 
-/* ---- folding --------------------------------------------------------------------------------------- */
+/* ---- folding
+ * --------------------------------------------------------------------------------------- */
 
 /* A group in the wrong order shows at each of its collectives: one cause. */
 static tocsin_folded_cause *find_cause(tocsin_report *report, tocsin_cause_class class,
@@ -93,17 +94,16 @@ static tocsin_folded_cause *cause_for(tocsin_report *report, const tocsin_cause 
     if (found != NULL)
         return found;
     tocsin_folded_cause made = {.cause = *draft};
-    const char **texts[] = {&made.cause.op,       &made.cause.fqn,      &made.cause.source,
-                            &made.cause.group,    &made.cause.relation, &made.cause.expected,
+    const char **texts[] = {&made.cause.op,    &made.cause.fqn,      &made.cause.source,
+                            &made.cause.group, &made.cause.relation, &made.cause.expected,
                             &made.cause.fix};
     for (size_t k = 0; k < TOCSIN_COUNT_OF(texts); k++) {
         *texts[k] = keep(report, *texts[k]);
         if (*texts[k] == NULL)
             return NULL;
     }
-    return TOCSIN_VEC_PUSH(&report->causes, made)
-               ? &report->causes.items[report->causes.count - 1]
-               : NULL;
+    return TOCSIN_VEC_PUSH(&report->causes, made) ? &report->causes.items[report->causes.count - 1]
+                                                  : NULL;
 }
 
 /* "{0, 1, 4, 5}": the declared ranks of a group as device `device` of replica 0 sees it. */
@@ -120,8 +120,8 @@ static void group_text(const tocsin_plan *plan, uint32_t group, tocsin_string *t
     tocsin_string_printf(text, "%s {", tocsin_plan_text(plan, found->name));
     for (uint64_t k = 0; k < total && k < 16; k++) {
         const tocsin_plan_member *member = &members[k % found->member_count];
-        const uint32_t replica = member->replica >= 0 ? (uint32_t)member->replica
-                                                      : (uint32_t)(k / found->member_count);
+        const uint32_t replica =
+            member->replica >= 0 ? (uint32_t)member->replica : (uint32_t)(k / found->member_count);
         tocsin_string_printf(text, "%s%u", k == 0 ? "" : ", ",
                              tocsin_plan_rank(plan, member->device, replica));
     }
@@ -157,17 +157,17 @@ static tocsin_status add_cause(tocsin_report *report, tocsin_cause_class class, 
     op_name(plan, op, root, &name);
     group_text(plan, group, &ranks);
     const tocsin_plan_op *found = op == TOCSIN_PLAN_NONE ? NULL : &plan->ops.items[op];
-    const tocsin_cause draft = {
-        .class = class,
-        .op = tocsin_string_text(&name),
-        .fqn = found == NULL ? "" : tocsin_plan_text(plan, found->fqn),
-        .source = found == NULL ? "" : tocsin_plan_text(plan, found->source),
-        .group = tocsin_string_text(&ranks),
-        .relation = relation,
-        .expected = expected,
-        .fix = fix[0] != '\0' ? fix : tocsin_cause_meaning(class)};
-    *added = name.status == TOCSIN_OK && ranks.status == TOCSIN_OK ? cause_for(report, &draft)
-                                                                   : NULL;
+    const tocsin_cause draft = {.class = class,
+                                .op = tocsin_string_text(&name),
+                                .fqn = found == NULL ? "" : tocsin_plan_text(plan, found->fqn),
+                                .source =
+                                    found == NULL ? "" : tocsin_plan_text(plan, found->source),
+                                .group = tocsin_string_text(&ranks),
+                                .relation = relation,
+                                .expected = expected,
+                                .fix = fix[0] != '\0' ? fix : tocsin_cause_meaning(class)};
+    *added =
+        name.status == TOCSIN_OK && ranks.status == TOCSIN_OK ? cause_for(report, &draft) : NULL;
     tocsin_string_free(&name);
     tocsin_string_free(&ranks);
     return *added == NULL ? tocsin_error_memory(error) : TOCSIN_OK;
@@ -177,9 +177,8 @@ tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
                                  const tocsin_root *root, tocsin_error *error)
 {
     const tocsin_unit *unit = &run->units.items[root->unit];
-    const uint32_t group = root->op == TOCSIN_PLAN_NONE
-                               ? TOCSIN_PLAN_NONE
-                               : run->plan->ops.items[root->op].group;
+    const uint32_t group =
+        root->op == TOCSIN_PLAN_NONE ? TOCSIN_PLAN_NONE : run->plan->ops.items[root->op].group;
     tocsin_folded_cause *cause;
     report->plan = run->plan;
     TOCSIN_TRY(add_cause(report, (tocsin_cause_class)root->cause, root->op, root, group,
@@ -197,8 +196,8 @@ tocsin_status tocsin_report_sanity(tocsin_report *report, const tocsin_plan *pla
     report->plan = plan;
     for (size_t k = 0; k < sanity->findings.count; k++) {
         const tocsin_sanity_finding *finding = &sanity->findings.items[k];
-        const uint32_t op = finding->call.op != TOCSIN_PLAN_NONE ? finding->call.op
-                                                                 : finding->partner.op;
+        const uint32_t op =
+            finding->call.op != TOCSIN_PLAN_NONE ? finding->call.op : finding->partner.op;
         tocsin_folded_cause *cause;
         TOCSIN_TRY(add_cause(report, finding->class, op, NULL, finding->group, finding->relation,
                              finding->expected, "", &cause, error));
@@ -210,7 +209,8 @@ tocsin_status tocsin_report_sanity(tocsin_report *report, const tocsin_plan *pla
     return TOCSIN_OK;
 }
 
-/* ---- finishing --------------------------------------------------------------------------------------- */
+/* ---- finishing
+ * --------------------------------------------------------------------------------------- */
 
 static int compare_ranks(const void *left, const void *right)
 {
@@ -308,8 +308,7 @@ tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, t
         return tocsin_error_memory(error);
     for (size_t k = 0; k < count; k++) {
         tocsin_string text = {0};
-        tocsin_status status =
-            places_text(report->plan, &report->causes.items[k], &text, error);
+        tocsin_status status = places_text(report->plan, &report->causes.items[k], &text, error);
         causes[k] = report->causes.items[k].cause;
         causes[k].ranks = keep(report, tocsin_string_text(&text));
         tocsin_string_free(&text);

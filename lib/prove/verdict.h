@@ -16,7 +16,7 @@ typedef enum tocsin_report_list {
 
 /* A cause and who shows it. */
 typedef struct tocsin_folded_cause {
-    tocsin_cause cause; /* texts in the arena */
+    tocsin_cause cause;          /* texts in the arena */
     TOCSIN_VEC(uint64_t) places; /* device << 32 | replica (UINT32_MAX: all of them) */
 } tocsin_folded_cause;
 
@@ -39,8 +39,7 @@ tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
 tocsin_status tocsin_report_sanity(tocsin_report *report, const tocsin_plan *plan,
                                    const tocsin_sanity *sanity, tocsin_error *error);
 /* Write the lists into the result. */
-tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max,
-                                   tocsin_error *error);
+tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, tocsin_error *error);
 /* The result is the caller's from now on. */
 tocsin_verify_result *tocsin_report_take(tocsin_report *report);
 void tocsin_report_free(tocsin_report *report);

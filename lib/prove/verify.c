@@ -8,11 +8,18 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "prove/certificate.h"
+#include "prove/evaluate.h"
 #include "prove/localise.h"
 #include "prove/rebase.h"
 #include "prove/verdict.h"
 
-enum { REBASE_ROUNDS_MAX = 8, HYPOTHESES_MAX = 200, HYPOTHESIS_EXECUTIONS_MAX = 20000000 };
+enum {
+    REBASE_ROUNDS_MAX = 8,
+    HYPOTHESES_MAX = 200,
+    HYPOTHESIS_EXECUTIONS_MAX = 20000000,
+    CHOSEN_RUNS = 48
+};
 
 const char *tocsin_verdict_text(tocsin_verdict verdict)
 {
@@ -41,7 +48,7 @@ const char *tocsin_cause_text(tocsin_cause_class class)
         TOCSIN_CAUSE_TABLE(X)
 #undef X
     };
-    return (size_t)class < TOCSIN_COUNT_OF(texts) ? texts[class] : "unknown cause";
+    return (size_t) class < TOCSIN_COUNT_OF(texts) ? texts[class] : "unknown cause";
 }
 
 const char *tocsin_cause_meaning(tocsin_cause_class class)
@@ -51,7 +58,7 @@ const char *tocsin_cause_meaning(tocsin_cause_class class)
         TOCSIN_CAUSE_TABLE(X)
 #undef X
     };
-    return (size_t)class < TOCSIN_COUNT_OF(meanings) ? meanings[class] : "";
+    return (size_t) class < TOCSIN_COUNT_OF(meanings) ? meanings[class] : "";
 }
 
 static double now_seconds(void)
@@ -67,7 +74,8 @@ static uint64_t peak_rss_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-/* ---- the two runs ---------------------------------------------------------------------------------- */
+/* ---- the two runs
+ * ---------------------------------------------------------------------------------- */
 
 typedef struct attempt {
     tocsin_prover prover;
@@ -90,6 +98,7 @@ static tocsin_status attempt_run(attempt *one, const tocsin_plan *logical,
     *one = (attempt){0};
     TOCSIN_TRY(tocsin_prover_init(&one->prover, logical, parallel, error));
     TOCSIN_TRY(tocsin_run_init(&one->logical, &one->prover, TOCSIN_LOGICAL, true, true, error));
+    tocsin_universe_set_plan(one->prover.universe, logical);
     tocsin_universe_set_logical(one->prover.universe, true);
     TOCSIN_TRY(tocsin_run_all(&one->logical, error));
     tocsin_universe_set_logical(one->prover.universe, false);
@@ -126,7 +135,8 @@ static tocsin_status prove(attempt *one, const tocsin_plan *logical, const tocsi
     return attempt_run(one, logical, parallel, true, true, error);
 }
 
-/* ---- coverage ------------------------------------------------------------------------------------------ */
+/* ---- coverage
+ * ------------------------------------------------------------------------------------------ */
 
 static void count_outputs(const attempt *one, tocsin_verify_result *result)
 {
@@ -134,24 +144,22 @@ static void count_outputs(const attempt *one, tocsin_verify_result *result)
     for (size_t k = 0; k < one->comparison.checks.count; k++) {
         const tocsin_check *check = &one->comparison.checks.items[k];
         const bool equal = check->status == TOCSIN_CHECK_EQUAL;
-        const bool gradient =
-            plan->outputs.items[check->output].kind == TOCSIN_OUTPUT_GRADIENT;
+        const bool gradient = plan->outputs.items[check->output].kind == TOCSIN_OUTPUT_GRADIENT;
         result->outputs += check->ranks;
         result->outputs_proved += equal ? check->ranks : 0;
         result->gradients += gradient ? check->ranks : 0;
         result->gradients_proved += gradient && equal ? check->ranks : 0;
     }
     result->outputs += one->comparison.uncovered.count;
-    result->outputs_pct =
-        result->outputs == 0 ? 0.0
-                             : 100.0 * (double)result->outputs_proved / (double)result->outputs;
+    result->outputs_pct = result->outputs == 0
+                              ? 0.0
+                              : 100.0 * (double)result->outputs_proved / (double)result->outputs;
 }
 
 /* Is every result of this execution known? */
 static bool is_known(const tocsin_run *run, uint32_t unit, uint32_t slot, const tocsin_plan_op *op)
 {
-    const uint32_t *outputs =
-        run->plan->operands.items + op->first_operand + op->input_count;
+    const uint32_t *outputs = run->plan->operands.items + op->first_operand + op->input_count;
     for (uint32_t j = 0; j < op->output_count; j++) {
         const tocsin_relation_id relation = tocsin_run_value(run, unit, slot, outputs[j]);
         if (relation == 0 || relation == TOCSIN_POISON)
@@ -172,8 +180,9 @@ static void count_nodes(const attempt *one, const uint8_t *needed, tocsin_verify
             const tocsin_plan_turn *turn = &run->turns.items[t];
             const tocsin_plan_segment *segment =
                 &run->plan->segments.items[role->first_segment + turn->segment];
-            const uint32_t slot =
-                run->enumerate_microbatches && turn->microbatch > 0 ? (uint32_t)turn->microbatch : 0;
+            const uint32_t slot = run->enumerate_microbatches && turn->microbatch > 0
+                                      ? (uint32_t)turn->microbatch
+                                      : 0;
             result->nodes += segment->op_count;
             for (uint32_t k = 0; k < segment->op_count; k++) {
                 const uint32_t index = segment->first_op + k;
@@ -188,7 +197,8 @@ static void count_nodes(const attempt *one, const uint8_t *needed, tocsin_verify
     result->nodes_pct = wanted == 0 ? 100.0 : 100.0 * (double)known / (double)wanted;
 }
 
-/* ---- unknown, assumptions, verdict -------------------------------------------------------------------------- */
+/* ---- unknown, assumptions, verdict
+ * -------------------------------------------------------------------------- */
 
 static bool is_missing_rule(const char *text)
 {
@@ -221,10 +231,9 @@ static bool list_unknown(const attempt *one, const uint8_t *needed, tocsin_repor
     for (size_t k = 0; k < one->comparison.uncovered.count; k++) {
         const tocsin_plan_output *output =
             &logical->outputs.items[one->comparison.uncovered.items[k]];
-        sound &= tocsin_report_line(report, TOCSIN_REPORT_UNKNOWN,
-                                    "output %s %s: no rank of the parallel plan declares it",
-                                    tocsin_output_kind_text(output->kind),
-                                    tocsin_plan_text(logical, output->name));
+        sound &= tocsin_report_line(
+            report, TOCSIN_REPORT_UNKNOWN, "output %s %s: no rank of the parallel plan declares it",
+            tocsin_output_kind_text(output->kind), tocsin_plan_text(logical, output->name));
     }
     for (size_t k = 0; k < one->comparison.checks.count; k++) {
         const tocsin_check *check = &one->comparison.checks.items[k];
@@ -270,12 +279,51 @@ static bool list_dead(const attempt *one, const uint8_t *needed, tocsin_report *
 
 static tocsin_verdict verdict_of(const attempt *one, const tocsin_report *report)
 {
-    bool failed = report->causes.count > 0, unjudged = report->lines[TOCSIN_REPORT_UNKNOWN].count > 0;
-    if (failed)
+    if (report->causes.count > 0)
         return TOCSIN_VERDICT_REFUTED;
-    if (unjudged || one->comparison.checks.count == 0 || !all_equal(&one->comparison))
+    if (report->lines[TOCSIN_REPORT_UNKNOWN].count > 0 || one->comparison.checks.count == 0 ||
+        !all_equal(&one->comparison))
         return TOCSIN_VERDICT_UNKNOWN;
     return TOCSIN_VERDICT_PROVED;
+}
+
+/* ---- tier 3: small plans are run over a finite field
+ * ----------------------------------------------- */
+
+typedef enum opinion { OPINION_NONE, OPINION_EQUAL, OPINION_DIFFERENT } opinion;
+
+/* What evaluation says of a plan that the relations did not prove: different normal forms are not
+ * yet different functions. Plans beyond the limits get no opinion. */
+static tocsin_status second_opinion(const tocsin_plan *logical, const tocsin_plan *parallel,
+                                    opinion *given, double *epsilon, tocsin_error *error)
+{
+    static const tocsin_evaluate_limits limits = {.elements = UINT64_C(1) << 21,
+                                                  .operations = UINT64_C(1) << 23};
+    uint64_t runs = 2;
+    *given = OPINION_NONE;
+    *epsilon = 1.0;
+    for (uint64_t seed = 1; seed <= runs; seed++) {
+        tocsin_evaluation *evaluation = NULL;
+        const tocsin_status status =
+            tocsin_evaluate(logical, parallel, seed, &limits, &evaluation, error);
+        if (status == TOCSIN_E_LIMIT)
+            return TOCSIN_OK;
+        TOCSIN_TRY(status);
+        const tocsin_evaluate_outcome outcome = evaluation->outcome;
+        const bool whole = evaluation->missing == 0 && evaluation->stuck[0] == '\0';
+        if (evaluation->chosen)
+            runs = CHOSEN_RUNS;
+        *epsilon *= evaluation->chosen ? 0.5 : evaluation->epsilon;
+        tocsin_evaluation_free(evaluation);
+        if (outcome == TOCSIN_EVALUATED_DIFFERENT) {
+            *given = OPINION_DIFFERENT;
+            return TOCSIN_OK;
+        }
+        if (outcome != TOCSIN_EVALUATED_EQUAL || !whole)
+            return TOCSIN_OK;
+    }
+    *given = OPINION_EQUAL;
+    return TOCSIN_OK;
 }
 
 /* Does something that failed depend on an operator without a rule? Then a difference is no proof of
@@ -310,9 +358,9 @@ static tocsin_status rerun(attempt *one, const tocsin_rebases *rebases, tocsin_r
                            tocsin_comparison *comparison, tocsin_error *error)
 {
     *comparison = (tocsin_comparison){0};
-    tocsin_status status = tocsin_run_init(run, &one->prover, TOCSIN_PARALLEL,
-                                           one->parallel.enumerate_replicas,
-                                           one->parallel.enumerate_microbatches, error);
+    tocsin_status status =
+        tocsin_run_init(run, &one->prover, TOCSIN_PARALLEL, one->parallel.enumerate_replicas,
+                        one->parallel.enumerate_microbatches, error);
     run->rebases = rebases;
     if (status == TOCSIN_OK)
         status = tocsin_run_all(run, error);
@@ -322,8 +370,8 @@ static tocsin_status rerun(attempt *one, const tocsin_rebases *rebases, tocsin_r
 }
 
 /* Is the plan proved when this is put right? */
-static tocsin_status test_hypothesis(attempt *one, const tocsin_hypothesis *hypothesis, bool *proves,
-                                     tocsin_error *error)
+static tocsin_status test_hypothesis(attempt *one, const tocsin_hypothesis *hypothesis,
+                                     bool *proves, tocsin_error *error)
 {
     tocsin_rebases rebases = {0};
     tocsin_run run = {0};
@@ -352,7 +400,8 @@ static tocsin_status report_hypothesis(const attempt *one, const tocsin_hypothes
         const tocsin_plan_role *role =
             &one->parallel.plan->roles.items[one->parallel.units.items[u].role];
         for (uint32_t k = 0; k < hypothesis->count; k++) {
-            const tocsin_plan_segment *first = &one->parallel.plan->segments.items[role->first_segment];
+            const tocsin_plan_segment *first =
+                &one->parallel.plan->segments.items[role->first_segment];
             const tocsin_plan_segment *last = first + role->segment_count - 1;
             if (role->segment_count == 0 || hypothesis->ops[k] < first->first_op ||
                 hypothesis->ops[k] >= last->first_op + last->op_count)
@@ -381,10 +430,9 @@ static tocsin_status find_factor(attempt *one, const tocsin_sanity *sanity, tocs
     *found = false;
     if (limit == 0)
         return TOCSIN_OK;
-    tocsin_status status =
-        tocsin_hypothesise(&one->parallel, &one->logical, &one->comparison, sanity->match,
-                           limit < HYPOTHESES_MAX ? (uint32_t)limit : HYPOTHESES_MAX, &guesses,
-                           error);
+    tocsin_status status = tocsin_hypothesise(
+        &one->parallel, &one->logical, &one->comparison, sanity->match,
+        limit < HYPOTHESES_MAX ? (uint32_t)limit : HYPOTHESES_MAX, &guesses, error);
     for (size_t k = 0; k < guesses.items.count && status == TOCSIN_OK && !*found; k++) {
         status = test_hypothesis(one, &guesses.items.items[k], found, error);
         if (status == TOCSIN_OK && *found)
@@ -394,7 +442,8 @@ static tocsin_status find_factor(attempt *one, const tocsin_sanity *sanity, tocs
     return status;
 }
 
-/* All independent causes: what was found is taken as if it were right, and the plan is run again. */
+/* All independent causes: what was found is taken as if it were right, and the plan is run again.
+ */
 static tocsin_status find_causes(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
                                  tocsin_error *error)
 {
@@ -405,9 +454,8 @@ static tocsin_status find_causes(attempt *one, const tocsin_sanity *sanity, tocs
         TOCSIN_TRY(find_factor(one, sanity, report, &explained, error));
     if (explained)
         return TOCSIN_OK;
-    tocsin_status status =
-        report_causes(&one->parallel, &one->logical, &one->comparison, sanity->match, report,
-                      &rebases, &rebased, error);
+    tocsin_status status = report_causes(&one->parallel, &one->logical, &one->comparison,
+                                         sanity->match, report, &rebases, &rebased, error);
     for (int round = 1; status == TOCSIN_OK && rebased && round < REBASE_ROUNDS_MAX; round++) {
         tocsin_run run = {0};
         tocsin_comparison comparison;
@@ -431,23 +479,33 @@ static tocsin_status judge(attempt *one, const tocsin_sanity *sanity,
     uint8_t *needed = tocsin_alloc(plan->ops.count + 1);
     if (needed == NULL)
         return tocsin_error_memory(error);
-    tocsin_status status =
-        tocsin_needed_ops(plan, sanity->match, NULL, 0, needed, error);
+    tocsin_status status = tocsin_needed_ops(plan, sanity->match, NULL, 0, needed, error);
     if (status == TOCSIN_OK) {
         count_outputs(one, report->result);
         count_nodes(one, needed, report->result);
         report->result->collapsed =
             !one->parallel.enumerate_replicas && !one->parallel.enumerate_microbatches;
-        status = find_causes(one, sanity, report, error);
     }
-    if (status == TOCSIN_OK &&
-        (!list_unknown(one, needed, report) || !list_assumptions(one, report) ||
-         !list_dead(one, needed, report)))
+    opinion second = OPINION_NONE;
+    double epsilon = 0;
+    if (status == TOCSIN_OK && !all_equal(&one->comparison) && sanity->findings.count == 0)
+        status = second_opinion(one->logical.plan, plan, &second, &epsilon, error);
+    if (status == TOCSIN_OK && second != OPINION_EQUAL)
+        status = find_causes(one, sanity, report, error);
+    if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
+                                !list_assumptions(one, report) || !list_dead(one, needed, report)))
         status = tocsin_error_memory(error);
     tocsin_free(needed);
     if (status != TOCSIN_OK)
         return status;
     report->result->verdict = verdict_of(one, report);
+    report->result->confirmed =
+        report->result->verdict == TOCSIN_VERDICT_REFUTED && second == OPINION_DIFFERENT;
+    if (second == OPINION_EQUAL && report->result->verdict == TOCSIN_VERDICT_UNKNOWN &&
+        report->lines[TOCSIN_REPORT_UNKNOWN].count == 0) {
+        report->result->verdict = TOCSIN_VERDICT_PROBABLE;
+        report->result->epsilon = epsilon;
+    }
     return tocsin_report_finish(report, options->causes_max, error);
 }
 
@@ -474,6 +532,10 @@ tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *paral
         status = prove(&one, logical, parallel, &sanity, options->enumerate, error);
     if (status == TOCSIN_OK)
         status = judge(&one, &sanity, options, &report, error);
+    if (status == TOCSIN_OK && options->certificate_path != NULL &&
+        report.result->verdict == TOCSIN_VERDICT_PROVED)
+        status = tocsin_certificate_write(&one.logical, &one.parallel, &one.comparison,
+                                          options->certificate_path, error);
     if (status == TOCSIN_OK) {
         report.result->seconds = now_seconds() - start;
         report.result->peak_rss_bytes = peak_rss_bytes();
