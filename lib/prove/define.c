@@ -28,9 +28,10 @@ struct entry {
 };
 
 struct tocsin_definitions {
-    tocsin_map by_set;  /* hash of the set of atoms -> index + 1 into entries */
-    tocsin_map by_atom; /* an atom of a segmented definition -> index + 1 into entries */
-    tocsin_map folded;  /* relation -> relation */
+    tocsin_map by_set;        /* hash of the set of atoms -> index + 1 into entries */
+    tocsin_map by_atom;       /* an atom of a segmented definition -> index + 1 into entries */
+    tocsin_map folded;        /* relation -> relation */
+    tocsin_intern joint_axes; /* fold_joint.c */
     TOCSIN_VEC(struct entry) entries;
 };
 
@@ -41,6 +42,7 @@ void tocsin_definitions_free(struct tocsin_definitions *definitions)
     tocsin_map_free(&definitions->by_set);
     tocsin_map_free(&definitions->by_atom);
     tocsin_map_free(&definitions->folded);
+    tocsin_intern_free(&definitions->joint_axes);
     TOCSIN_VEC_FREE(&definitions->entries);
     tocsin_free(definitions);
 }
@@ -52,6 +54,16 @@ static struct tocsin_definitions *definitions_of(tocsin_universe *universe)
     if (universe->definitions == NULL)
         tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
     return universe->definitions;
+}
+
+uint32_t tocsin_fold_joint_axis(tocsin_universe *universe, const void *key, size_t bytes)
+{
+    struct tocsin_definitions *definitions = definitions_of(universe);
+    const uint32_t number =
+        definitions == NULL ? 0 : tocsin_intern_put(&definitions->joint_axes, key, bytes);
+    if (definitions != NULL && number == 0)
+        tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
+    return number <= UINT16_MAX ? number : 0;
 }
 
 /* ---- pieces and sets of atoms ---------------------------------------------------------------- */
@@ -556,6 +568,8 @@ tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relati
         slice = find_by_set(universe, &fold, atoms, count);
     if (slice == 0 && count > 0)
         slice = try_all(universe, &fold, try_definition, &definitions->by_atom, atoms[0]);
+    if (slice == 0 && atoms != NULL)
+        slice = tocsin_fold_jointly(universe, id, size);
     if (slice == 0 && atoms != NULL)
         refuse_fold(universe, fold.relation, atoms, count);
     else if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))

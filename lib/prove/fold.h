@@ -1,5 +1,5 @@
-/* prove/fold.h - shared by define.c and fold_map.c: finding out of which definition a relation is a
- * part. Inside of the relation algebra, like layout.h.
+/* prove/fold.h - shared by define.c, fold_map.c and fold_joint.c: finding out of which definition a
+ * relation is a part. Inside of the relation algebra, like layout.h.
  */
 #ifndef TOCSIN_PROVE_FOLD_H
 #define TOCSIN_PROVE_FOLD_H
@@ -25,5 +25,13 @@ tocsin_relation_id tocsin_fold_with_shared(tocsin_universe *universe, tocsin_rel
 tocsin_relation_id tocsin_fold_by_map(tocsin_universe *universe, tocsin_relation_id id,
                                       tocsin_atom_id definition,
                                       const int64_t size[TOCSIN_SYMBOL_COUNT], uint32_t *attempts);
+
+/* The relation `id`, of partial terms each of a contraction of its own, as a partial part of a
+ * definition; 0: it is none. (fold_joint.c) */
+tocsin_relation_id tocsin_fold_jointly(tocsin_universe *universe, tocsin_relation_id id,
+                                       const int64_t size[TOCSIN_SYMBOL_COUNT]);
+/* The number of a joint axis, which is interned by these bytes; 0: out of memory, or they are too
+ * many. (define.c) */
+uint32_t tocsin_fold_joint_axis(tocsin_universe *universe, const void *key, size_t bytes);
 
 #endif
