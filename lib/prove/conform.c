@@ -97,28 +97,38 @@ static bool are_exchanged(const comparison *c, size_t i, size_t j)
     return planned_later && issued_later;
 }
 
-/* What is different at (i, j), where the two are not the same; false: nothing but the call site. */
-static bool explain(const comparison *c, size_t i, size_t j, tocsin_deviation *deviation)
+/* The nearest place at which the two agree again for some calls. */
+static bool look_ahead(const comparison *c, size_t i, size_t j, size_t calls,
+                       tocsin_deviation *deviation)
 {
     size_t left = c->planned.count - i, right = c->issued.count - j;
     for (size_t d = 1; d <= WINDOW && (d <= left || d <= right); ++d) {
-        if (d <= left && agree_from(c, i + d, j, AGREEMENT)) {
+        if (d <= left && agree_from(c, i + d, j, calls)) {
             *deviation = TOCSIN_DEVIATION_MISSING;
             return true;
         }
-        if (d <= right && agree_from(c, i, j + d, AGREEMENT)) {
+        if (d <= right && agree_from(c, i, j + d, calls)) {
             *deviation = TOCSIN_DEVIATION_EXTRA;
             return true;
         }
     }
-    if (left && right) {
+    return false;
+}
+
+/* What is different at (i, j), where the two are not the same; false: nothing but the call site. */
+static bool explain(const comparison *c, size_t i, size_t j, tocsin_deviation *deviation)
+{
+    bool planned = i < c->planned.count, issued = j < c->issued.count;
+    if (look_ahead(c, i, j, AGREEMENT, deviation))
+        return true;
+    if (planned && issued) {
         if (tocsin_call_matches(&c->groups, &c->planned.items[i], &c->issued.items[j], deviation))
-            return false;
+            return look_ahead(c, i, j, 1, deviation);
         if (are_exchanged(c, i, j))
             *deviation = TOCSIN_DEVIATION_ORDER;
         return true;
     }
-    *deviation = left ? TOCSIN_DEVIATION_MISSING : TOCSIN_DEVIATION_EXTRA;
+    *deviation = planned ? TOCSIN_DEVIATION_MISSING : TOCSIN_DEVIATION_EXTRA;
     return true;
 }
 

@@ -3,7 +3,7 @@
  * The sequences of all broken lanes are written out. In each lane one member is the reference: one
  * whose sequence most members have, at a tie the longest (a call is forgotten more often than
  * added). Each other member is aligned with it, greedily: where the two differ, the nearest place
- * at which they agree again for a few calls tells whether the member lacks calls or has extra ones.
+ * at which they agree again tells whether the member lacks calls or has extra ones.
  * Calls are told apart by signature, micro-batch and, when the plan has them, label, module and
  * source, so that in a row of like calls the missing one is named. Differences of several lanes are
  * then put together: one rank's extra call here that it lacks there is a wrong group, or peer.
@@ -16,7 +16,6 @@
 
 enum {
     WINDOW = 256,             /* calls that are looked ahead for agreement */
-    AGREEMENT = 3,            /* calls in a row that make one */
     DIFFERENCES_MAX = 1 << 14 /* then the rest is counted as hidden */
 };
 
@@ -91,16 +90,14 @@ typedef struct lane_alignment {
     call_sequence reference, member;
 } lane_alignment;
 
-static bool agree_from(const lane_alignment *alignment, uint32_t i, uint32_t j)
+/* Is the next call the same, or are both at the end? */
+static bool agree_at(const lane_alignment *alignment, uint32_t i, uint32_t j)
 {
-    uint32_t left = alignment->reference.count - i, right = alignment->member.count - j;
-    if (!left || !right)
-        return left == right;
-    for (uint32_t k = 0; k < AGREEMENT && k < left && k < right; ++k)
-        if (!same_call(alignment->diagnosis->model, alignment->names,
-                       alignment->reference.calls[i + k], alignment->member.calls[j + k]))
-            return false;
-    return true;
+    const call_sequence *reference = &alignment->reference, *member = &alignment->member;
+    if (i >= reference->count || j >= member->count)
+        return i == reference->count && j == member->count;
+    return same_call(alignment->diagnosis->model, alignment->names, reference->calls[i],
+                     member->calls[j]);
 }
 
 static tocsin_status add_difference(const lane_alignment *alignment, call_difference difference,
@@ -159,21 +156,27 @@ static tocsin_status explain(const lane_alignment *alignment, uint32_t *i, uint3
     const call_sequence *reference = &alignment->reference, *member = &alignment->member;
     const tocsin_sanity_model *model = alignment->diagnosis->model;
     uint32_t left = reference->count - *i, right = member->count - *j;
-    if (left > 1 && right > 1 &&
-        same_call(model, alignment->names, reference->calls[*i], member->calls[*j + 1]) &&
-        same_call(model, alignment->names, reference->calls[*i + 1], member->calls[*j])) {
+    if (left > 1 && right > 1 && agree_at(alignment, *i, *j + 1) &&
+        agree_at(alignment, *i + 1, *j)) {
         TOCSIN_TRY(add_unlike(alignment, DIFFERENCE_SWAPPED, *i, *j, error));
         *i += 2;
         *j += 2;
         return TOCSIN_OK;
     }
+    if (left == right && !may_meet(model, reference->calls[*i], member->calls[*j]) &&
+        agree_at(alignment, *i + 1, *j + 1)) {
+        TOCSIN_TRY(add_unlike(alignment, DIFFERENCE_REPLACED, *i, *j, error));
+        ++*i;
+        ++*j;
+        return TOCSIN_OK;
+    }
     for (uint32_t d = 1; d <= WINDOW && (d <= left || d <= right); ++d) {
-        if (d <= left && agree_from(alignment, *i + d, *j)) {
+        if (d <= left && agree_at(alignment, *i + d, *j)) {
             TOCSIN_TRY(add_missing(alignment, reference, *i, d, error));
             *i += d;
             return TOCSIN_OK;
         }
-        if (d <= right && agree_from(alignment, *i, *j + d)) {
+        if (d <= right && agree_at(alignment, *i, *j + d)) {
             TOCSIN_TRY(add_missing(alignment, member, *j, d, error));
             *j += d;
             return TOCSIN_OK;

@@ -29,6 +29,9 @@ typedef struct segment_facts {
     bool per_microbatch;
 } segment_facts;
 
+/* Of an asynchronous result; what was found once is not found again. */
+enum pending_state { PENDING_MADE = 1, PENDING_OVER };
+
 enum event_kind { EVENT_ISSUE, EVENT_WAIT, EVENT_READ };
 typedef struct result_event {
     uint32_t op;
@@ -48,7 +51,7 @@ typedef struct role_scan {
     uint32_t *segment_event; /* first event of each segment, and the end */
     TOCSIN_VEC(result_event) events;
     tocsin_map crossings; /* (producing segment, reading segment) looked at */
-    tocsin_map pending;   /* (root, micro-batch): 1 made, 2 waited for */
+    tocsin_map pending;   /* (root, micro-batch): a pending_state */
     tocsin_map buffers;   /* buffer: (root, micro-batch) that fills it */
 } role_scan;
 
@@ -302,8 +305,9 @@ static tocsin_status issue(role_scan *scan, const result_event *event, int32_t m
         uint64_t *filled = tocsin_map_at(&scan->buffers, event->buffer);
         if (!filled)
             return tocsin_error_memory(error);
-        const uint64_t *state = *filled ? tocsin_map_find(&scan->pending, *filled - 1) : NULL;
-        if (state && *state == 1) {
+        uint64_t *state = *filled ? tocsin_map_find(&scan->pending, *filled - 1) : NULL;
+        if (state && *state == PENDING_MADE) {
+            *state = PENDING_OVER;
             uint32_t first = scan->values[(*filled - 1) >> 32].async_op;
             TOCSIN_TRY(note_wait(scan, event->op, microbatch, first,
                                  (int32_t)(uint32_t)(*filled - 1),
@@ -314,7 +318,7 @@ static tocsin_status issue(role_scan *scan, const result_event *event, int32_t m
             event->root == TOCSIN_PLAN_NONE ? 0 : pending_key(scan, event->root, microbatch) + 1;
     }
     if (event->root != TOCSIN_PLAN_NONE &&
-        !tocsin_map_put(&scan->pending, pending_key(scan, event->root, microbatch), 1))
+        !tocsin_map_put(&scan->pending, pending_key(scan, event->root, microbatch), PENDING_MADE))
         return tocsin_error_memory(error);
     return TOCSIN_OK;
 }
@@ -325,11 +329,10 @@ static tocsin_status follow_event(role_scan *scan, const result_event *event, in
     if (event->kind == EVENT_ISSUE)
         return issue(scan, event, microbatch, error);
     uint64_t *state = tocsin_map_find(&scan->pending, pending_key(scan, event->root, microbatch));
-    if (!state || *state != 1)
+    if (!state || *state != PENDING_MADE)
         return TOCSIN_OK;
-    if (event->kind == EVENT_WAIT)
-        *state = 2;
-    else
+    *state = PENDING_OVER;
+    if (event->kind == EVENT_READ)
         return note_wait(scan, event->op, microbatch, scan->values[event->root].async_op,
                          microbatch, " reads the result of the asynchronous ",
                          "a wait before the first read", error);
@@ -352,7 +355,7 @@ static tocsin_status follow_events(role_scan *scan, bool ended, tocsin_error *er
                 continue;
             const uint64_t *state =
                 tocsin_map_find(&scan->pending, pending_key(scan, event->root, turn.microbatch));
-            if (state && *state == 1)
+            if (state && *state == PENDING_MADE)
                 TOCSIN_TRY(note_wait(scan, event->op, turn.microbatch, TOCSIN_PLAN_NONE, -1,
                                      " is asynchronous and never waited for",
                                      "a wait before the end of the step", error));

@@ -408,7 +408,8 @@ static void another_order_on_one_group_names_both(void **state)
 /* Layers of like calls; a flaw at the call of one layer on one device. */
 typedef enum layer_flaw { HEALTHY, SKIPPED, EXTRA, OTHER_KIND, OTHER_GROUP } layer_flaw;
 
-static plan_draft layers(uint32_t devices, uint32_t wrong_device, layer_flaw flaw)
+static plan_draft few_layers(uint32_t devices, uint32_t wrong_device, layer_flaw flaw,
+                             uint32_t layer_count, uint32_t wrong_layer)
 {
     static const char *const LABELS[] = {"layer0", "layer1", "layer2", "layer3", "layer4"};
     plan_draft draft = begin(2, devices, 3);
@@ -418,8 +419,8 @@ static plan_draft layers(uint32_t devices, uint32_t wrong_device, layer_flaw fla
         begin_role(&draft, d, 2);
         uint32_t x = add_input(&draft, "x");
         begin_segment(&draft, "fw");
-        for (uint32_t layer = 0; layer < 5; ++layer) {
-            bool wrong = d == wrong_device && layer == 2;
+        for (uint32_t layer = 0; layer < layer_count; ++layer) {
+            bool wrong = d == wrong_device && layer == wrong_layer;
             uint32_t y = x;
             if (wrong && flaw == OTHER_KIND) {
                 y = add_value(&draft, LABELS[layer], 4);
@@ -444,6 +445,11 @@ static plan_draft layers(uint32_t devices, uint32_t wrong_device, layer_flaw fla
     return draft;
 }
 
+static plan_draft layers(uint32_t devices, uint32_t wrong_device, layer_flaw flaw)
+{
+    return few_layers(devices, wrong_device, flaw, 5, 2);
+}
+
 static void like_calls_on_all_members_are_healthy(void **state)
 {
     (void)state;
@@ -456,6 +462,17 @@ static void a_skipped_call_is_named_by_its_label(void **state)
     (void)state;
     plan_draft draft = layers(4, 3, SKIPPED);
     expect(&draft, TOCSIN_CAUSE_UNMATCHED, 3, "layer2", "layer2", true, 3);
+}
+
+/* Of two like calls in a micro-batch one is missing in each. */
+static void a_call_that_is_skipped_again_and_again_is_one_finding(void **state)
+{
+    (void)state;
+    for (uint32_t layer = 0; layer < 2; ++layer) {
+        plan_draft draft = few_layers(2, 1, SKIPPED, 2, layer);
+        const char *label = layer ? "layer1" : "layer0";
+        expect(&draft, TOCSIN_CAUSE_UNMATCHED, 1, label, label, true, 3);
+    }
 }
 
 static void a_skipped_call_is_named_among_two_members(void **state)
@@ -577,6 +594,26 @@ static void a_call_that_is_never_waited_for_is_named(void **state)
     (void)state;
     plan_draft draft = asynchronous((async_flaw){.no_wait = true});
     expect(&draft, TOCSIN_CAUSE_MISSING_WAIT, 0, "reduce1", "-", false, 4);
+}
+
+/* The read is reported, not also that there is no wait. */
+static void a_missing_wait_is_one_finding(void **state)
+{
+    (void)state;
+    plan_draft draft = begin(0, 2, 2);
+    uint32_t tp = add_group(&draft, "tp", 2, DEVICES, TOCSIN_MEMBER_SAME);
+    for (uint32_t d = 0; d < 2; ++d) {
+        begin_role(&draft, d, 1);
+        uint32_t x = add_input(&draft, "x"), y = add_value(&draft, "y", 4);
+        begin_segment(&draft, "s");
+        add_op(&draft, TOCSIN_OPERATOR_ALL_REDUCE, "reduce", tp, x, y,
+               (key_value[]){{"op", 0, "sum"}, {"async", 1, NULL}, {NULL, 0, NULL}});
+        add_op(&draft, TOCSIN_OPERATOR_NEGATE, "first", NONE, y, add_value(&draft, "u", 4), NULL);
+        add_op(&draft, TOCSIN_OPERATOR_NEGATE, "then", NONE, y, add_value(&draft, "v", 4), NULL);
+        add_turn(&draft, 0, 0);
+        add_turn(&draft, 0, 1);
+    }
+    expect(&draft, TOCSIN_CAUSE_MISSING_WAIT, 0, "first", "reduce", false, 4);
 }
 
 static void a_buffer_of_two_pending_calls_is_named(void **state)
@@ -707,6 +744,7 @@ int main(void)
         cmocka_unit_test(another_order_on_one_group_names_both),
         cmocka_unit_test(like_calls_on_all_members_are_healthy),
         cmocka_unit_test(a_skipped_call_is_named_by_its_label),
+        cmocka_unit_test(a_call_that_is_skipped_again_and_again_is_one_finding),
         cmocka_unit_test(a_skipped_call_is_named_among_two_members),
         cmocka_unit_test(an_extra_call_is_named),
         cmocka_unit_test(another_reduction_on_one_member_is_named),
@@ -715,6 +753,7 @@ int main(void)
         cmocka_unit_test(asynchronous_calls_with_waits_are_healthy),
         cmocka_unit_test(a_read_before_the_wait_is_named),
         cmocka_unit_test(a_call_that_is_never_waited_for_is_named),
+        cmocka_unit_test(a_missing_wait_is_one_finding),
         cmocka_unit_test(a_buffer_of_two_pending_calls_is_named),
         cmocka_unit_test(one_microbatch_speaks_for_all_only_when_they_are_alike),
         cmocka_unit_test(unlike_replicas_are_enumerated),
