@@ -26,8 +26,9 @@ enum {
     PROFILE_MAX = 8,
     WINDOWS_MAX = 64,
     ATTEMPTS_MAX = 24,
-    FOLDS_MAX = 3, /* choices for each operand, of the first three */
-    ALTERNATIVES_MAX = FOLDS_MAX * FOLDS_MAX * FOLDS_MAX
+    FOLDS_MAX = 3,
+    FORMS_MAX = 8,
+    COMBINATIONS_MAX = 64
 };
 
 typedef struct bound_axis {
@@ -116,23 +117,20 @@ static bool lay_out_axes(application *call)
     return true;
 }
 
-/* One term per operand; zero stays zero. On the parallel side a value may be known as a part of
- * several: `alternative` is a number in base FOLDS_MAX of which for each operand. */
-static bool single_terms(application *call, uint32_t alternative)
+/* Every operand as one term; zero stays zero. */
+static bool single_terms(application *call)
 {
     tocsin_universe *universe = call->prover->universe;
 
     for (uint32_t i = 0; i < call->execution->input_count; i++) {
         operand *one = &call->operands[i];
         const tocsin_relation *view = one->view;
-        const uint32_t choice = alternative % FOLDS_MAX;
-        alternative /= FOLDS_MAX;
-        if (!view->segmented && view->count <= 1 && choice == 0)
+        if (!view->segmented && view->count <= 1)
             continue;
         one->relation =
             call->logical
                 ? tocsin_relation_define(universe, one->relation, call->name, call->execution->op)
-                : tocsin_relation_fold_again(universe, one->relation, choice, call->prover->size);
+                : tocsin_relation_fold(universe, one->relation, call->prover->size);
         if (one->relation == 0)
             return false;
         one->view = tocsin_relation_get(universe, one->relation);
@@ -531,16 +529,14 @@ static bool zero_result(application *call)
     return false;
 }
 
-/* The operands as they come, in one of the ways in which each is one term. */
-static bool take_operands(application *call, uint32_t alternative)
+/* Take the operands, as one term each, and draw out of them what can be. */
+static bool prepare(application *call, const tocsin_relation_id *relations)
 {
-    const tocsin_execution *execution = call->execution;
-
-    for (uint32_t i = 0; i < execution->input_count; i++) {
-        call->operands[i].relation = execution->inputs[i];
-        call->operands[i].view = tocsin_relation_get(call->prover->universe, execution->inputs[i]);
+    for (uint32_t i = 0; i < call->execution->input_count; i++) {
+        call->operands[i].relation = relations[i];
+        call->operands[i].view = tocsin_relation_get(call->prover->universe, relations[i]);
     }
-    return lay_out_axes(call) && single_terms(call, alternative) && draw_out(call);
+    return lay_out_axes(call) && single_terms(call) && draw_out(call);
 }
 
 typedef struct finding {
@@ -577,33 +573,81 @@ static finding find_known(application *call)
     return found;
 }
 
+/* A value may be a part of several definitions, and a slice of several logical values: all that
+ * are found of one operand, the first being the one that it is taken for at first. */
+typedef struct forms {
+    tocsin_relation_id relations[FORMS_MAX];
+    uint32_t count;
+} forms;
+
+static forms forms_of(const application *call, tocsin_relation_id input)
+{
+    tocsin_universe *universe = call->prover->universe;
+    forms found = {.count = 0};
+    tocsin_relation_id fold;
+
+    for (uint32_t choice = 0; choice < FOLDS_MAX; choice++) {
+        fold = tocsin_relation_fold_again(universe, input, choice, call->prover->size);
+        bool is_new = fold != 0;
+        for (uint32_t i = 0; is_new && i < found.count; i++)
+            is_new = found.relations[i] != fold;
+        if (is_new)
+            found.relations[found.count++] = fold;
+    }
+    for (uint32_t i = found.count; i-- > 0;)
+        found.count +=
+            tocsin_relation_realign(universe, found.relations[i], call->prover->size,
+                                    found.relations + found.count, FORMS_MAX - found.count);
+    return found;
+}
+
+/* Try the operands in their other forms, in a fixed order. */
+static bool find_in_other_forms(application *call)
+{
+    const uint32_t inputs = call->execution->input_count;
+    tocsin_relation_id relations[INPUTS_MAX];
+    forms choices[INPUTS_MAX];
+    uint32_t combinations = 1;
+
+    for (uint32_t i = 0; i < inputs; i++) {
+        choices[i] = forms_of(call, call->execution->inputs[i]);
+        relations[i] = call->execution->inputs[i];
+        if (choices[i].count == 0)
+            choices[i] = (forms){.relations = {relations[i]}, .count = 1};
+        if (combinations <= COMBINATIONS_MAX)
+            combinations *= choices[i].count;
+    }
+    for (uint32_t k = 1; k < combinations && k < COMBINATIONS_MAX; k++) {
+        uint32_t rest = k;
+        for (uint32_t i = 0; i < inputs; i++) {
+            relations[i] = choices[i].relations[rest % choices[i].count];
+            rest /= choices[i].count;
+        }
+        if (prepare(call, relations) && find_known(call).known)
+            return true;
+    }
+    return false;
+}
+
 /* The parallel side: the first way to take and widen the operands that the logical plan knows, else
  * the first that binds, as a foreign value. */
 static bool search(application *call)
 {
     tocsin_universe *universe = call->prover->universe;
-    const uint32_t inputs = call->execution->input_count;
-    const uint32_t alternatives = inputs == 1   ? FOLDS_MAX
-                                  : inputs == 2 ? FOLDS_MAX * FOLDS_MAX
-                                                : ALTERNATIVES_MAX;
 
-    if (!take_operands(call, 0))
+    if (!prepare(call, call->execution->inputs))
         return false;
     const finding first = find_known(call);
-    if (first.known)
+    if (first.known || find_in_other_forms(call))
         return make_outputs(call);
-    for (uint32_t k = 1; k < alternatives && inputs > 0; k++)
-        if (take_operands(call, k) && find_known(call).known)
-            return make_outputs(call);
     if (call->execution->known_only)
         return refuse(call, TOCSIN_CAUSE_WRONG_OPERATOR, "the logical model does not have this");
     if (first.bindable < 0) {
         tocsin_universe_refuse(universe, first.why.cause, "%s", first.why.text);
         return false;
     }
-    if (!take_operands(call, 0) || !widen_all(call, (uint32_t)first.bindable) || !bind_all(call))
-        return false;
-    return make_outputs(call);
+    return prepare(call, call->execution->inputs) && widen_all(call, (uint32_t)first.bindable) &&
+           bind_all(call) && make_outputs(call);
 }
 
 bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
@@ -625,5 +669,6 @@ bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
         return true;
     if (!call.logical)
         return search(&call);
-    return take_operands(&call, 0) && widen_all(&call, 0) && bind_all(&call) && make_outputs(&call);
+    return prepare(&call, execution->inputs) && widen_all(&call, 0) && bind_all(&call) &&
+           make_outputs(&call);
 }

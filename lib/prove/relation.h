@@ -326,6 +326,12 @@ tocsin_relation_id tocsin_relation_fold_again(tocsin_universe *universe,
  * which digits of count 1 stand. */
 bool tocsin_relation_same_value(tocsin_universe *universe, tocsin_relation_id a,
                                 tocsin_relation_id b);
+/* Other relations of the same value of one term: slices of logical relations, which may have digits
+ * of count 1 in other dims (realign.c). Returns how many, at most `limit`; the relation itself is
+ * not among them. For the parallel side only. */
+uint32_t tocsin_relation_realign(tocsin_universe *universe, tocsin_relation_id relation,
+                                 const int64_t size[TOCSIN_SYMBOL_COUNT], tocsin_relation_id *forms,
+                                 uint32_t limit);
 
 /* ---- text (relation_text.c) ---------------------------------------------------------------------
  */

@@ -49,6 +49,7 @@ void tocsin_universe_free(tocsin_universe *universe)
     if (!universe)
         return;
     tocsin_definitions_free(universe->definitions);
+    tocsin_alignments_free(universe->alignments);
     for (size_t i = 0; i < universe->windows.count; ++i)
         tocsin_free(universe->windows.items[i].items);
     TOCSIN_VEC_FREE(&universe->windows);

@@ -52,6 +52,7 @@ struct tocsin_window_list {
 };
 
 struct tocsin_definitions;  /* define.c */
+struct tocsin_alignments;   /* realign.c */
 struct tocsin_view_pattern; /* view_pattern.c */
 
 struct tocsin_universe {
@@ -73,10 +74,13 @@ struct tocsin_universe {
     TOCSIN_VEC(const struct tocsin_view_pattern *) view_patterns; /* by key - 1 */
     const tocsin_plan *plan; /* the logical one, for names in refusals; may be NULL */
     struct tocsin_definitions *definitions; /* define.c's, made at its first use, or NULL */
+    struct tocsin_alignments *alignments;   /* realign.c's, likewise */
 };
 
 /* Frees define.c's index; accepts NULL. (define.c) */
 void tocsin_definitions_free(struct tocsin_definitions *definitions);
+/* Frees realign.c's index; accepts NULL. (realign.c) */
+void tocsin_alignments_free(struct tocsin_alignments *alignments);
 
 /* ---- failing (universe.c) ------------------------------------------------------------------- */
 
