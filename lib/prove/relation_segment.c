@@ -190,14 +190,14 @@ static bool grow(struct joining *joining, const struct open_piece *first,
     return true;
 }
 
-/* The open piece becomes one of the closed ones. One that has grown (parts of a row to a row) may
- * now continue the last of these. */
+/* The open piece becomes one of the closed ones. When either has grown since they met (parts of a
+ * row to a row), it may now continue the last of these. */
 static bool close_piece(struct joining *joining)
 {
     struct open_piece *open = &joining->open;
     if (open->length == 0)
         return true;
-    bool joined = !open->id;
+    bool joined = true;
     while (joined && joining->closed_count > 0) {
         struct open_piece last = piece_of(joining, joining->closed[joining->closed_count - 1]);
         if (!grow(joining, &last, open, &joined))

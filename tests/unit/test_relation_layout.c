@@ -336,6 +336,20 @@ static void shards_in_order_make_the_whole(void **state)
             TOCSIN_CAUSE_WRONG_LAYOUT);
 }
 
+/* The second is complete only after the third has begun. */
+static void repeated_values_join_in_any_grouping(void **state)
+{
+    tocsin_universe *universe = *state;
+    const tocsin_relation_id x =
+        tocsin_relation_view(universe, whole(universe, "x", SHAPE(4, 4)), SHAPE(16));
+    const tocsin_relation_id parts[4] = {slice(universe, x, 0, 0, 12), slice(universe, x, 0, 12, 2),
+                                         slice(universe, x, 0, 14, 2), x};
+    const tocsin_relation_id twice[2] = {x, x};
+
+    assert_int_equal(tocsin_relation_cat(universe, parts, 4, 0),
+                     tocsin_relation_cat(universe, twice, 2, 0));
+}
+
 static void chunks_of_all_replicas_make_the_whole(void **state)
 {
     tocsin_universe *universe = *state;
@@ -585,6 +599,7 @@ int main(void)
         TEST(select_is_a_slice_without_its_dim),
         TEST(expanded_elements_are_equal),
         TEST(shards_in_order_make_the_whole),
+        TEST(repeated_values_join_in_any_grouping),
         TEST(chunks_of_all_replicas_make_the_whole),
         TEST(members_and_replicas_join_in_group_order),
         TEST(partial_sums_are_not_joined),
