@@ -2,6 +2,7 @@
 #include <string.h>
 #include <tocsin/verify.h>
 
+#include "certifying.h"
 #include "cli.h"
 #include "conforming.h"
 #include "verify_text.h"
@@ -76,7 +77,7 @@ static int prove(const cli_operands *operands, const tocsin_plan_options *readin
 
 int cmd_verify(int argc, char **argv)
 {
-    const char *world = NULL;
+    const char *world = NULL, *certificate = NULL;
     unsigned order = TOCSIN_PLAN_ORDER_GROUP, format = FORMAT_TEXT;
     uint64_t causes = 20;
     bool conform = false;
@@ -94,6 +95,9 @@ int cmd_verify(int argc, char **argv)
          &proving.enumerate},
         {"certificate", 0, CLI_TEXT, "FILE", "when proved, write the proof for --check",
          &proving.certificate_path},
+        {"check", 0, CLI_TEXT, "FILE",
+         "do not prove, but judge a certificate of these plans: 0 accepted, 1 rejected",
+         &certificate},
         {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
         {"conform", 0, CLI_FLAG, NULL,
          "compare the communication of a recorded run with a plan: --conform PLAN RUN", &conform},
@@ -128,6 +132,9 @@ int cmd_verify(int argc, char **argv)
     reading.order = (tocsin_plan_order)order;
     if (conform)
         return cli_conform(operands.items[0], &reading, operands.items[1], format == FORMAT_JSON);
+    if (certificate != NULL)
+        return cli_certify(certificate, operands.items[0], operands.items[1], &reading,
+                           format == FORMAT_JSON);
     proving.causes_max = causes > 1000000 ? 1000000 : (uint32_t)causes;
     return prove(&operands, &reading, &proving, format);
 }
