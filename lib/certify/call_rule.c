@@ -26,6 +26,7 @@ typedef struct axis_use {
     int64_t local, extent; /* sizes in the operands, and in the atom's operands; 0 not seen */
     int output_dim;        /* -1: none */
     bool contracted, whole, any;
+    bool ignored;        /* the operator does not depend on it: one element speaks for all */
     uint32_t coordinate; /* its own form's place among the indices; UINT32_MAX: none */
 } axis_use;
 
@@ -254,6 +255,8 @@ static certify_outcome lay_out(certify_checker *checker, application *use)
         if (axis->contracted && !axis->whole && axis->extent == 1 && axis->local > 1) {
             if (!use->call->maximum && __builtin_mul_overflow(use->times, axis->local, &use->times))
                 return certify_unclear(checker, "a size is too large");
+        } else if (!axis->contracted && !axis->whole && !axis->any) {
+            axis->ignored = true;
         } else if ((!axis->contracted || axis->whole) && axis->local != axis->extent) {
             return certify_different(checker, "an axis must be whole but is not");
         }
@@ -282,6 +285,63 @@ static certify_outcome evaluate_claim(certify_checker *checker, const applicatio
     return CERTIFY_DONE;
 }
 
+/* The nth term of this atom (0: of any) in a relation and its parts; *nth counts down to 0. */
+static const certify_term *find_term(const certificate *from, uint32_t relation, uint32_t atom,
+                                     uint32_t *nth)
+{
+    const certify_relation *view = &from->relations.items[relation - 1];
+    const certify_term *found = NULL;
+    for (uint32_t k = 0; k < view->count && found == NULL; k++) {
+        if (view->joined) {
+            found = find_term(from, from->parts.items[view->first_part + k], atom, nth);
+            continue;
+        }
+        const certify_term *term = &from->terms.items[view->first_part + k];
+        if ((atom == 0 || term->atom == atom) && --*nth == 0)
+            found = term;
+    }
+    return found;
+}
+
+/* The logical index that the operand's first element along an ignored axis has: read off the first
+ * term of the first operand that has the axis, and judged like every other index. */
+static certify_outcome read_ignored(certify_checker *checker, const application *use, uint32_t axis,
+                                    certify_form *logical)
+{
+    const certificate *from = checker->certificate;
+    *logical = certify_constant(0);
+    for (uint32_t i = 0; i < use->input_count; i++) {
+        const operand_use *operand = &use->operands[i];
+        const uint32_t ndim = certify_ndim(checker, operand->relation);
+        uint32_t one = 1, other = 1, dim = 0, before[2] = {0, 0};
+        while (dim < ndim && operand->axis[dim] != (int8_t)axis)
+            dim++;
+        if (dim == ndim || certify_shape(checker, operand->whole)[dim] == 1)
+            continue;
+        const certify_term *term[2] = {find_term(from, operand->whole, 0, &one),
+                                       find_term(from, operand->relation, 0, &other)};
+        if (term[0] == NULL || term[1] == NULL || term[0]->digits[dim] != 1)
+            return certify_unclear(checker, "an axis that is ignored cannot be told");
+        for (int side = 0; side < 2; side++)
+            for (uint32_t d = 0; d < dim; d++)
+                before[side] += term[side]->digits[d];
+        const certify_digit *whole = &from->digits.items[term[0]->first_digit + before[0]];
+        logical->base = -whole->start.base;
+        for (uint32_t k = 0; k < term[1]->digits[dim]; k++) {
+            const certify_digit *digit = &from->digits.items[term[1]->first_digit + before[1] + k];
+            if (digit->axis != whole->axis || digit->stride % whole->stride != 0)
+                continue;
+            const int64_t times = digit->stride / whole->stride;
+            logical->base += digit->start.base * times;
+            for (int s = 0; s < TOCSIN_SYMBOL_COUNT; s++)
+                if (!certify_form_add(logical, &checker->symbol[s], digit->start.weight[s] * times))
+                    return certify_unclear(checker, "an index is too large");
+        }
+        return CERTIFY_DONE;
+    }
+    return CERTIFY_DONE;
+}
+
 /* The local and logical index of every axis at this point. */
 static certify_outcome place_axes(certify_checker *checker, const application *use,
                                   const certify_form *index, certify_form *local,
@@ -305,7 +365,10 @@ static certify_outcome place_axes(certify_checker *checker, const application *u
         if (axis->coordinate == UINT32_MAX)
             continue;
         local[a] = logical[a] = index[axis->coordinate];
-        if (axis->contracted && !axis->whole)
+        if (axis->ignored) {
+            local[a] = certify_constant(0);
+            outcome = read_ignored(checker, use, a, &logical[a]);
+        } else if (axis->contracted && !axis->whole)
             outcome = contracted_index(checker, use, a, &claim, &local[a], &logical[a]);
     }
     return outcome;
@@ -374,24 +437,6 @@ static certify_outcome operand_difference(certify_checker *checker, const void *
     if (outcome != CERTIFY_DONE)
         return outcome;
     return certify_evaluate(checker, operand->whole, at[1], &scale, spans, span_count);
-}
-
-/* The nth term of this atom (0: of any) in a relation and its parts; *nth counts down to 0. */
-static const certify_term *find_term(const certificate *from, uint32_t relation, uint32_t atom,
-                                     uint32_t *nth)
-{
-    const certify_relation *view = &from->relations.items[relation - 1];
-    const certify_term *found = NULL;
-    for (uint32_t k = 0; k < view->count && found == NULL; k++) {
-        if (view->joined) {
-            found = find_term(from, from->parts.items[view->first_part + k], atom, nth);
-            continue;
-        }
-        const certify_term *term = &from->terms.items[view->first_part + k];
-        if ((atom == 0 || term->atom == atom) && --*nth == 0)
-            found = term;
-    }
-    return found;
 }
 
 /* With another factor and box? The nth candidate, read off the first term of the operand: that term
