@@ -84,10 +84,10 @@ int cmd_verify(int argc, char **argv)
     tocsin_plan_options reading = {0};
     tocsin_verify_options proving = {0};
     const cli_option options[] = {
-        {"world", 'w', CLI_TEXT, "dp=N,pp=N,tp=N,nm=N",
-         "sizes of a pickled plan's world (default: from its file name)", &world},
+        {"world", 'w', CLI_TEXT, "SIZES",
+         "of a pickled plan's world, as dp=2,pp=2,tp=2", &world},
         {"order", 0, CLI_CHOICE, "group|metadata",
-         "members of a pickled plan's groups: by rank, as torch has them, or by their slices",
+         "of groups in pickled plans",
          &order},
         {"ops", 0, CLI_TEXT, "FILE", "declarations of operators: op NAME SIGNATURE",
          &reading.operators_path},
@@ -96,11 +96,11 @@ int cmd_verify(int argc, char **argv)
         {"certificate", 0, CLI_TEXT, "FILE", "when proved, write the proof for --check",
          &proving.certificate_path},
         {"check", 0, CLI_TEXT, "FILE",
-         "do not prove, but judge a certificate of these plans: 0 accepted, 1 rejected",
+         "judge a certificate of these plans instead",
          &certificate},
         {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
         {"conform", 0, CLI_FLAG, NULL,
-         "compare the communication of a recorded run with a plan: --conform PLAN RUN", &conform},
+         "did a run keep to a plan? operands: PLAN RUN", &conform},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
     };
     const cli_usage usage = {

@@ -23,8 +23,7 @@ static const cli_command commands[] = {
 
 static const char overview[] =
     "Tocsin makes silent training errors loud: it proves parallel plans before a run,\n"
-    "learns from short healthy runs what must always hold, and checks another run\n"
-    "against it while it trains.\n"
+    "learns from healthy runs what must always hold, and checks runs as they train.\n"
     "\n"
     "  prove   verify   is a parallel plan the same maths as its logical model?\n"
     "          plan     print a plan, or export one from PyTorch\n"
@@ -36,7 +35,6 @@ static const char overview[] =
     "  look    info     what is in a recording or a file of invariants\n"
     "          dump     print recorded events\n"
     "          explain  what a finding's code means and what to do\n"
-    "\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";
 
