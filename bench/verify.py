@@ -195,7 +195,7 @@ def nnscaler():
 def plan_text(path, target):
     """An nnScaler file as `.plan` text."""
     with open(target, "wb") as stream:
-        command = [COMMAND, "plan", "show", str(path), "--order", "metadata"]
+        command = [COMMAND, "plan", "show", str(path)]
         done = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE)
     return done.returncode == 0
 

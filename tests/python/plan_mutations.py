@@ -219,6 +219,18 @@ def pair_names(send, receive):
     return lambda plan: {send, receive} | readers(plan, receive)
 
 
+def crossed_names(send, receive, phase):
+    """Also the first gather behind the receive: only there the shards' order matters."""
+
+    def names(plan):
+        role = next(role for role in plan.roles if any(op.label == receive for op in role.ops()))
+        ops = role.segments[phase]
+        gather = next(op.label for op in ops if op.name == "all_gather")
+        return pair_names(send, receive)(plan) | {gather}
+
+    return names
+
+
 def pipeline():
     for config in (dict(MLP, sp=True), SEQUENCE):
         for kind, phase in (("fw", "fw"), ("bw", "bw")):
@@ -230,8 +242,8 @@ def pipeline():
                     for site in sites(plan, label):
                         cross_peers(site)
 
-            yield Mutation(6, "crossed", config, crossed, pair_names(first, second), "boundary",
-                           phase=phase)  # fmt: skip
+            yield Mutation(6, "crossed", config, crossed, crossed_names(first, second, phase),
+                           "boundary", phase=phase)  # fmt: skip
             yield Mutation(6, "send-missing", config,
                            on(first, ONE, lambda s: s.ops.remove(s.op)), {first, second},
                            "boundary", ONE, phase)  # fmt: skip
