@@ -398,6 +398,8 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
     for (uint32_t j = 0; j < now->op->output_count; j++) {
         if (rebase != NULL && rebase->atom != 0 && j == 0)
             outputs[j] = tocsin_relation_with_atom(universe, outputs[j], rebase->atom);
+        if (rebase != NULL && rebase->expected != 0 && j == 0)
+            outputs[j] = tocsin_relation_like(universe, outputs[j], rebase->expected);
         if (rebase != NULL && rebase->factor != 0)
             outputs[j] = tocsin_relation_scale(universe, outputs[j], rebase->factor);
         foreign |= is_foreign(run, outputs[j]);

@@ -45,8 +45,9 @@ typedef struct tocsin_unit {
 typedef struct tocsin_rebase {
     bool reduced; /* partial operands, or a collective's partial result, as if they were whole */
     bool ordered; /* pieces of a collective's result as if they were in order */
-    tocsin_factor_id factor; /* the result times this factor; 0: 1 */
-    tocsin_atom_id atom;     /* in place of the result's own, or 0 */
+    tocsin_factor_id factor;     /* the result times this factor; 0: 1 */
+    tocsin_relation_id expected; /* the slice of this relation that the result stands for, or 0 */
+    tocsin_atom_id atom;         /* in place of the result's own, or 0 */
 } tocsin_rebase;
 
 /* By op of the parallel plan. Zero is empty. */

@@ -14,18 +14,29 @@ const tocsin_rebase *tocsin_rebase_of(const tocsin_rebases *rebases, uint32_t op
     return found == NULL ? NULL : &rebases->items.items[*found - 1];
 }
 
-/* The atom that the logical op's first result is, when it is one whole atom. */
-static tocsin_atom_id atom_of(const tocsin_run *logical, uint32_t op_index)
+/* The logical op's first result; 0: unknown. */
+static tocsin_relation_id result_of(const tocsin_run *logical, uint32_t op_index)
 {
     const tocsin_plan_op *op = &logical->plan->ops.items[op_index];
     if (op->output_count == 0)
         return 0;
     const tocsin_relation_id relation = tocsin_run_value(
         logical, 0, 0, logical->plan->operands.items[op->first_operand + op->input_count]);
-    if (relation == 0 || relation == TOCSIN_POISON)
-        return 0;
+    return relation == TOCSIN_POISON ? 0 : relation;
+}
+
+/* Let the op give what its logical counterpart gives. false: that is not known. */
+static bool expect(tocsin_rebase *rebase, const tocsin_run *logical, uint32_t pair)
+{
+    const tocsin_relation_id relation = pair == TOCSIN_PLAN_NONE ? 0 : result_of(logical, pair);
+    if (relation == 0)
+        return false;
     const tocsin_relation *view = tocsin_relation_get(logical->prover->universe, relation);
-    return view->segmented || view->count != 1 ? 0 : view->terms[0].atom;
+    if (!view->segmented && view->count == 1)
+        rebase->atom = view->terms[0].atom;
+    else
+        rebase->expected = relation;
+    return true;
 }
 
 tocsin_status tocsin_rebases_add(tocsin_rebases *rebases, const tocsin_run *logical,
@@ -38,13 +49,13 @@ tocsin_status tocsin_rebases_add(tocsin_rebases *rebases, const tocsin_run *logi
     case TOCSIN_CAUSE_MISSING_REDUCTION:
     case TOCSIN_CAUSE_WRONG_GROUP:
         made.reduced = true;
+        (void)expect(&made, logical, root->pair);
         break;
     case TOCSIN_CAUSE_WRONG_ORDER:
         made.ordered = true;
         break;
     default:
-        made.atom = root->pair == TOCSIN_PLAN_NONE ? 0 : atom_of(logical, root->pair);
-        if (made.atom == 0)
+        if (!expect(&made, logical, root->pair))
             return TOCSIN_OK;
     }
     if (!TOCSIN_VEC_PUSH(&rebases->items, made) ||
@@ -144,4 +155,51 @@ tocsin_relation_id tocsin_relation_with_atom(tocsin_universe *universe, tocsin_r
     const tocsin_relation_id made =
         tocsin_relation_of_term(universe, &term, view->shape, view->ndim);
     return made == 0 ? relation : made;
+}
+
+/* Where dim `dim` of `own` begins in `expected`: told by a term of one atom with one digit on each
+ * side. */
+static bool start_in(const tocsin_relation *own, const tocsin_relation *expected, uint32_t dim,
+                     tocsin_affine *start)
+{
+    *start = (tocsin_affine){0};
+    if (own->shape[dim] == expected->shape[dim])
+        return true;
+    for (uint32_t k = 0; k < own->count; k++) {
+        for (uint32_t j = 0; j < expected->count; j++) {
+            const tocsin_term *part = &own->terms[k], *whole = &expected->terms[j];
+            uint32_t first[2] = {0, 0};
+            for (uint32_t d = 0; d < dim; d++) {
+                first[0] += part->digit_count[d];
+                first[1] += whole->digit_count[d];
+            }
+            const tocsin_digit *a = &part->digits[first[0]], *b = &whole->digits[first[1]];
+            if (part->atom != whole->atom || part->digit_count[dim] != 1 ||
+                whole->digit_count[dim] != 1 || a->axis == TOCSIN_DIGIT_BROADCAST ||
+                a->axis != b->axis || a->stride != b->stride)
+                continue;
+            *start = a->start;
+            start->base -= b->start.base;
+            return true;
+        }
+    }
+    return false;
+}
+
+tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relation_id own,
+                                        tocsin_relation_id expected)
+{
+    const tocsin_relation *part = tocsin_relation_get(universe, own);
+    const tocsin_relation *whole = tocsin_relation_get(universe, expected);
+    tocsin_relation_id made = expected;
+    if (part->segmented || whole->segmented || part->ndim != whole->ndim)
+        return own;
+    for (uint32_t d = 0; d < part->ndim && made != 0; d++) {
+        tocsin_affine start;
+        if (!start_in(part, whole, d, &start))
+            return own;
+        if (part->shape[d] != whole->shape[d])
+            made = tocsin_relation_slice(universe, made, d, start, part->shape[d], 1);
+    }
+    return made == 0 ? own : made;
 }

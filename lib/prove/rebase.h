@@ -22,5 +22,8 @@ tocsin_relation_id tocsin_relation_as_ordered(tocsin_universe *universe,
                                               tocsin_relation_id relation);
 tocsin_relation_id tocsin_relation_with_atom(tocsin_universe *universe, tocsin_relation_id relation,
                                              tocsin_atom_id atom);
+/* The part of `expected` that `own`, which has its atoms, lies at. */
+tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relation_id own,
+                                        tocsin_relation_id expected);
 
 #endif

@@ -14,6 +14,8 @@ typedef enum difference {
     DIFFERENCE_NONE,
     DIFFERENCE_ATOMS,     /* another value */
     DIFFERENCE_PARTIAL,   /* part of a sum */
+    DIFFERENCE_MIXED,     /* a partial term beside a whole one in the same proportion */
+    DIFFERENCE_RANGES,    /* terms that cover different ranges of one dim */
     DIFFERENCE_SEGMENTED, /* pieces that do not continue one another */
     DIFFERENCE_MAP,       /* axes in another order */
     DIFFERENCE_WEIGHTS,   /* the terms of a sum in other proportions */
@@ -176,6 +178,78 @@ static bool same_proportions(const tocsin_tracer *tracer, const tocsin_relation 
     return true;
 }
 
+/* The expected term of the same atom, or NULL. */
+static const tocsin_term *counterpart_of(const tocsin_term *term, const tocsin_relation *expected)
+{
+    for (uint32_t k = 0; k < expected->count; k++)
+        if (expected->terms[k].atom == term->atom)
+            return &expected->terms[k];
+    return NULL;
+}
+
+/* A partial sum was added to a whole value that counts once, not to its share (1/n of it): no
+ * reduction can mend that. */
+static bool is_mixed(const tocsin_tracer *tracer, const tocsin_relation *own,
+                     const tocsin_relation *expected)
+{
+    tocsin_universe *universe = tracer->run->prover->universe;
+    tocsin_factor_id ratios[2] = {0, 0}; /* of the first whole and the first partial term */
+    bool seen[2] = {false, false};
+    if (own->segmented || expected->segmented || is_partial(expected))
+        return false;
+    for (uint32_t k = 0; k < own->count; k++) {
+        const tocsin_term *term = &own->terms[k], *other = counterpart_of(term, expected);
+        const bool partial = term->box_count > 0;
+        if (other == NULL || seen[partial])
+            continue;
+        seen[partial] = true;
+        ratios[partial] = tocsin_factor_multiply(universe, term->factor,
+                                                 tocsin_factor_inverse(universe, other->factor));
+    }
+    return seen[0] && seen[1] && ratios[0] == ratios[1];
+}
+
+/* The one digit of a dim that is no repetition, or NULL. */
+static const tocsin_digit *only_digit(const tocsin_term *term, uint32_t dim)
+{
+    uint32_t first = 0;
+    for (uint32_t d = 0; d < dim; d++)
+        first += term->digit_count[d];
+    return term->digit_count[dim] == 1 && term->digits[first].axis != TOCSIN_DIGIT_BROADCAST
+               ? &term->digits[first]
+               : NULL;
+}
+
+static bool same_affine(tocsin_affine a, tocsin_affine b)
+{
+    return a.base == b.base && a.weight[0] == b.weight[0] && a.weight[1] == b.weight[1];
+}
+
+/* Do the terms of a sum begin at different places of the expected terms? */
+static bool has_other_ranges(const tocsin_relation *own, const tocsin_relation *expected)
+{
+    if (own->segmented || expected->segmented || own->ndim != expected->ndim)
+        return false;
+    for (uint32_t d = 0; d < own->ndim; d++) {
+        tocsin_affine offset = {0};
+        bool known_offset = false;
+        for (uint32_t k = 0; k < own->count; k++) {
+            const tocsin_term *other = counterpart_of(&own->terms[k], expected);
+            const tocsin_digit *a = only_digit(&own->terms[k], d);
+            const tocsin_digit *b = other == NULL ? NULL : only_digit(other, d);
+            if (a == NULL || b == NULL || a->axis != b->axis || a->stride != b->stride)
+                continue;
+            tocsin_affine own_offset = a->start;
+            own_offset.base -= b->start.base;
+            if (known_offset && !same_affine(offset, own_offset))
+                return true;
+            offset = own_offset;
+            known_offset = true;
+        }
+    }
+    return false;
+}
+
 static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
                           tocsin_relation_id expected)
 {
@@ -188,6 +262,10 @@ static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
         return DIFFERENCE_SEGMENTED;
     if (!same_axes(tracer, left, right))
         return DIFFERENCE_MAP;
+    if (has_other_ranges(left, right))
+        return DIFFERENCE_RANGES;
+    if (is_mixed(tracer, left, right))
+        return DIFFERENCE_MIXED;
     if (is_partial(left) && !is_partial(right))
         return DIFFERENCE_PARTIAL;
     if (!same_proportions(tracer, left, right))
@@ -215,7 +293,8 @@ bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own
     if (!known(own) || !known(expected) || is_inner_step(tracer, own))
         return true;
     const difference found = compare(tracer, own, expected);
-    return found != DIFFERENCE_ATOMS && found != DIFFERENCE_MAP && found != DIFFERENCE_WEIGHTS;
+    return found == DIFFERENCE_NONE || found == DIFFERENCE_PARTIAL ||
+           found == DIFFERENCE_SEGMENTED || found == DIFFERENCE_FACTOR;
 }
 
 /* ---- going upstream
@@ -460,7 +539,10 @@ static int cause_of(difference what)
     case DIFFERENCE_ATOMS:
         return TOCSIN_CAUSE_WRONG_INPUT;
     case DIFFERENCE_PARTIAL:
+    case DIFFERENCE_MIXED:
         return TOCSIN_CAUSE_MISSING_REDUCTION;
+    case DIFFERENCE_RANGES:
+        return TOCSIN_CAUSE_WRONG_SHARD;
     case DIFFERENCE_SEGMENTED:
         return TOCSIN_CAUSE_WRONG_ORDER;
     case DIFFERENCE_MAP:
@@ -501,11 +583,14 @@ static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, diffe
 static int cause_of_terms(const tocsin_tracer *tracer, tocsin_relation_id own,
                           tocsin_relation_id expected)
 {
+    const difference what = compare(tracer, own, expected);
+    if (what == DIFFERENCE_MIXED || what == DIFFERENCE_RANGES)
+        return cause_of(what);
     const bool more = has_other_atom(tracer, own, expected);
     const bool fewer = has_other_atom(tracer, expected, own);
     if (more && fewer)
         return TOCSIN_CAUSE_WRONG_INPUT;
-    if (!more && !fewer && compare(tracer, own, expected) == DIFFERENCE_WEIGHTS)
+    if (!more && !fewer && what == DIFFERENCE_WEIGHTS)
         return TOCSIN_CAUSE_EXTRA_TERM;
     return more ? TOCSIN_CAUSE_EXTRA_TERM : TOCSIN_CAUSE_MISSING_TERM;
 }
@@ -523,7 +608,8 @@ static bool root_of_result(tocsin_tracer *tracer, place at, const tocsin_inciden
         expected =
             logical_operand(tracer, pair, tracer->logical->plan->ops.items[pair].input_count);
     if (known(own) && known(expected) &&
-        (op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_ACCUMULATE))
+        (op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_SUBTRACT ||
+         op->code == TOCSIN_OPERATOR_ACCUMULATE))
         cause = cause_of_terms(tracer, own, expected);
     else if (known(own) && known(expected) && compare(tracer, own, expected) == DIFFERENCE_MAP)
         cause = TOCSIN_CAUSE_WRONG_LAYOUT;
@@ -561,7 +647,7 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
     }
     if (pair == TOCSIN_PLAN_NONE ||
         tracer->logical->plan->ops.items[pair].input_count != op->input_count ||
-        op->code == TOCSIN_OPERATOR_ADD)
+        op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_SUBTRACT)
         return root_of_result(tracer, at, incident);
     difference worst = DIFFERENCE_NONE;
     uint32_t input = 0;
@@ -773,6 +859,10 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_ORDER, maker.unit, maker.op);
     case DIFFERENCE_MAP:
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_LAYOUT, maker.unit, maker.op);
+    case DIFFERENCE_MIXED:
+    case DIFFERENCE_RANGES:
+        return output_root(tracer, check, cause_of(compare(tracer, own, check->expected)),
+                           maker.unit, maker.op);
     case DIFFERENCE_WEIGHTS:
         return output_root(tracer, check, TOCSIN_CAUSE_EXTRA_TERM, maker.unit, maker.op);
     case DIFFERENCE_FACTOR:
