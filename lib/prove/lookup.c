@@ -244,39 +244,6 @@ static const tocsin_signature *unary(const tocsin_prover *prover)
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* The look-up that `unmasked_rows` of the shard [low, high) becomes when masked: a partial sum over
- * rows. */
-static bool masked_rows(tocsin_prover *prover, const tocsin_execution *run, int64_t low,
-                        int64_t high)
-{
-    tocsin_universe *universe = prover->universe;
-    const tocsin_relation *view = tocsin_relation_get(universe, run->inputs[0]);
-    const tocsin_atom *rows = tocsin_atom_get(universe, view->terms[0].atom);
-    const tocsin_relation *table = tocsin_relation_get(universe, rows->operands[0]);
-    const uint32_t key = tocsin_prover_key(prover, "embedding");
-    bool made;
-    const tocsin_atom_id whole =
-        key == 0 ? 0
-                 : tocsin_atom_call(universe, key, "embedding", rows->operands, 2, 0, rows->shape,
-                                    rows->ndim, TOCSIN_PLAN_NONE, &made);
-    if (whole == 0)
-        return false;
-    const tocsin_box_entry range = {
-        .atom = whole,
-        .axis = 0,
-        .kind = TOCSIN_BOX_SUM,
-        .stride = 1,
-        .extent =
-            tocsin_atom_get(universe, table->terms[0].atom)->shape[table->terms[0].digits[0].axis],
-        .start = {.base = low},
-        .count = high - low};
-    tocsin_term term = view->terms[0];
-    term.atom = whole;
-    term.box = &range;
-    term.box_count = 1;
-    return give(run, tocsin_relation_of_term(universe, &term, view->shape, view->ndim));
-}
-
 /* index - low behind the mask of the index: a `masked_index`. false: it is none, nothing is set. */
 static bool masked_index(tocsin_prover *prover, const tocsin_execution *run)
 {
@@ -308,13 +275,13 @@ bool tocsin_rule_masked_fill(tocsin_prover *prover, const tocsin_kind *kind,
     const double value = tocsin_kind_real(kind, "value", 0.0);
     tocsin_signature signature = prover->table_signatures[TOCSIN_OPERATOR_MASKED_FILL];
     int64_t low, high;
-    uint32_t index, unused;
+    uint32_t index, partial;
 
     if (value == 0.0 && run->op == TOCSIN_PLAN_NONE) {
         if (bounds_of(prover, run->inputs[0], "unmasked_rows", &low, &high) &&
-            recall(&prover->row_indices, run->inputs[0], &index, &unused) &&
+            recall(&prover->row_indices, run->inputs[0], &index, &partial) &&
             masks_rows(prover, run->inputs[1], index, low, high, run->inputs[0]))
-            return masked_rows(prover, run, low, high);
+            return give(run, partial);
         if (masked_index(prover, run))
             return true;
     }
@@ -325,30 +292,107 @@ bool tocsin_rule_masked_fill(tocsin_prover *prover, const tocsin_kind *kind,
             remember(&prover->masked_values, run->outputs[0], run->inputs[0], run->inputs[1]));
 }
 
-/* Rows [low, high) looked up by a masked index. */
+/* Is the look-up, a partial sum over the rows of its table, one over the rows [low, high)? */
+static bool covers_rows(const tocsin_prover *prover, tocsin_relation_id lookup, int64_t low,
+                        int64_t high)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, lookup);
+    if (view->segmented || view->count != 1)
+        return false;
+    const tocsin_term *term = &view->terms[0];
+    const tocsin_atom *atom = tocsin_atom_get(prover->universe, term->atom);
+    for (uint32_t b = 0; b < term->box_count; b++) {
+        const tocsin_box_entry *entry = &term->box[b];
+        if (entry->atom == term->atom && entry->axis == 0)
+            return entry->stride == 1 && entry->start.base == low && entry->count == high - low &&
+                   entry->start.weight[0] == 0 && entry->start.weight[1] == 0;
+    }
+    return low == 0 && tocsin_relation_get(prover->universe, atom->operands[0])->shape[0] == high;
+}
+
+/* Rows [low, high) looked up by a masked index: a foreign value. Behind the mask again it is a
+ * partial look-up by the index itself, which is made here. */
 static bool unmasked_rows(tocsin_prover *prover, const tocsin_execution *run,
                           tocsin_relation_id index, int64_t low, int64_t high)
 {
-    const tocsin_relation *table = tocsin_relation_get(prover->universe, run->inputs[0]);
-    tocsin_signature signature;
-    const bool plain =
-        !table->segmented && table->count == 1 && table->terms[0].digit_count[0] == 1;
-    const tocsin_digit *rows = plain ? &table->terms[0].digits[0] : NULL;
-
-    if (!plain || rows->axis == TOCSIN_DIGIT_BROADCAST || rows->stride != 1 ||
-        rows->start.base != low || rows->count != high - low || rows->start.weight[0] != 0 ||
-        rows->start.weight[1] != 0)
-        return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding",
-                      "the mask's bounds are not the rows that this rank holds");
+    const uint32_t table_ndim = tocsin_relation_get(prover->universe, run->inputs[0])->ndim;
+    const uint32_t index_ndim = tocsin_relation_get(prover->universe, index)->ndim;
     const tocsin_relation_id operands[2] = {run->inputs[0], index};
+    const uint32_t whole = tocsin_prover_key(prover, "embedding");
     const uint32_t key =
         tocsin_prover_key(prover, "unmasked_rows:%lld:%lld", (long long)low, (long long)high);
+    tocsin_relation_id partial = 0;
     tocsin_execution step = *run;
+    tocsin_signature signature;
+
     step.inputs = operands;
-    lookup_signature(&signature, table->ndim, tocsin_relation_get(prover->universe, index)->ndim,
-                     false);
-    return key != 0 && tocsin_congruence(prover, key, "unmasked_rows", &signature, &step) &&
-           remember(&prover->row_indices, run->outputs[0], index, 0);
+    step.outputs = &partial;
+    lookup_signature(&signature, table_ndim, index_ndim, true);
+    if (key == 0 || whole == 0 || !tocsin_congruence(prover, whole, "embedding", &signature, &step))
+        return false;
+    if (!covers_rows(prover, partial, low, high))
+        return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding",
+                      "the mask's bounds are not the rows that this rank holds");
+    step.outputs = run->outputs;
+    signature.contracted[0] = false;
+    return tocsin_congruence(prover, key, "unmasked_rows", &signature, &step) &&
+           remember(&prover->row_indices, run->outputs[0], index, partial);
+}
+
+static bool is_zero(const tocsin_prover *prover, tocsin_relation_id relation)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
+    return !view->segmented && view->count == 0;
+}
+
+/* Does the index, on the parallel side, name one of `rows` rows only? That a row is zero does not
+ * matter then. It does behind a mask, or when it is the logical model's and a table there has as
+ * many rows. */
+static bool index_fits(const tocsin_prover *prover, tocsin_relation_id index, int64_t rows)
+{
+    const tocsin_plan *plan = prover->plan[TOCSIN_LOGICAL];
+    int64_t low, high;
+
+    if (bounds_of(prover, index, "masked_index", &low, &high))
+        return high - low == rows;
+    if (tocsin_relation_get(prover->universe, index)->foreign)
+        return false;
+    for (size_t k = 0; k < plan->ops.count; k++) {
+        const tocsin_plan_op *op = &plan->ops.items[k];
+        const tocsin_kind *kind = &prover->kinds.items[prover->op_kind[TOCSIN_LOGICAL][k] - 1];
+        if (kind->code == TOCSIN_OPERATOR_EMBEDDING_BACKWARD &&
+            tocsin_kind_integer(kind, "rows", 0) == rows)
+            return true;
+        if (kind->code == TOCSIN_OPERATOR_EMBEDDING) {
+            const tocsin_plan_value *table =
+                &plan->values.items[plan->roles.items[0].first_value +
+                                    plan->operands.items[op->first_operand]];
+            if (table->ndim > 0 && tocsin_plan_shape(plan, table)[0] == rows)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A table that repeats one row gives that row. */
+static bool repeated_row(tocsin_prover *prover, const tocsin_execution *run)
+{
+    const tocsin_relation *table = tocsin_relation_get(prover->universe, run->inputs[0]);
+    const uint32_t index_ndim = tocsin_relation_get(prover->universe, run->inputs[1])->ndim;
+    const tocsin_term *term = table->segmented || table->count != 1 ? NULL : table->terms;
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+
+    if (term == NULL || term->digit_count[0] != 1 || term->digits[0].axis != TOCSIN_DIGIT_BROADCAST)
+        return false;
+    for (uint32_t d = 0; d + 1 < index_ndim + table->ndim; d++)
+        shape[d] = d < index_ndim ? 1 : table->shape[d + 1 - index_ndim];
+    tocsin_relation_id row = tocsin_relation_select(prover->universe, run->inputs[0], 0, 0);
+    if (row != 0)
+        row = tocsin_relation_view(prover->universe, row, shape,
+                                   (uint8_t)(index_ndim + table->ndim - 1));
+    return row != 0 &&
+           give(run, tocsin_relation_expand(prover->universe, row, run->output_shapes[0],
+                                            run->output_ndim[0]));
 }
 
 bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
@@ -365,9 +409,15 @@ bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
 
     if (table->ndim < 1 || table->ndim + index->ndim > TOCSIN_PLAN_NDIM_MAX)
         return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding", "too many dims");
+    if (is_zero(prover, run->inputs[0]) && run->op == TOCSIN_PLAN_NONE &&
+        !index_fits(prover, run->inputs[1], table->shape[0]))
+        return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding",
+                      "the index may be out of the table");
     if (bounds_of(prover, run->inputs[1], "masked_index", &low, &high) &&
         recall(&prover->masked_indices, run->inputs[1], &origin, &unused))
         return unmasked_rows(prover, run, origin, low, high);
+    if (repeated_row(prover, run))
+        return true;
     if (start >= 0 && !table->segmented && table->count == 1 &&
         table->terms[0].digit_count[0] == 1 &&
         (table->terms[0].digits[0].start.base != start ||
@@ -434,6 +484,10 @@ bool tocsin_rule_embedding_backward(tocsin_prover *prover, const tocsin_kind *ki
     int64_t low, high;
 
     (void)kind;
+    if (is_zero(prover, run->inputs[0]) && run->op == TOCSIN_PLAN_NONE &&
+        !index_fits(prover, run->inputs[1], run->output_shapes[0][0]))
+        return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding_backward",
+                      "the index may be out of the table");
     if (run->op == TOCSIN_PLAN_NONE &&
         bounds_of(prover, run->inputs[1], "masked_index", &low, &high) &&
         high - low == run->output_shapes[0][0] &&

@@ -53,7 +53,7 @@ typedef struct tocsin_prover {
     tocsin_memo memo;
     /* What values of sharded look-ups were made from (lookup.c), by relation. */
     tocsin_map masked_indices; /* masked index -> index << 32 */
-    tocsin_map row_indices;    /* unmasked rows -> index << 32 */
+    tocsin_map row_indices;    /* unmasked rows -> index << 32 | masked rows */
     tocsin_map masked_values;  /* masked_fill(x, mask, 0) -> x << 32 | mask */
     bool has_contiguous;       /* the logical model views across ranges (structure.c) */
     tocsin_arena arena;

@@ -225,3 +225,25 @@ uint32_t tocsin_relation_realign(tocsin_universe *universe, tocsin_relation_id i
     }
     return count;
 }
+
+bool tocsin_relation_is_logical_slice(tocsin_universe *universe, tocsin_relation_id id,
+                                      const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const struct tocsin_alignments *alignments = NULL;
+
+    if (is_of_one_term(relation))
+        alignments = alignments_of(universe);
+    if (alignments == NULL)
+        return false;
+    const uint64_t *head = tocsin_map_find(&alignments->by_atom, relation->terms[0].atom);
+    const tocsin_relation_id part = head == NULL ? 0 : bare(universe, relation);
+    uint32_t next = part == 0 ? 0 : (uint32_t)*head;
+    for (uint32_t tried = 0; next != 0 && tried < CANDIDATES_MAX; tried++) {
+        const struct candidate *candidate = &alignments->candidates.items[next - 1];
+        if (slice_like(universe, candidate->relation, part, size) != 0)
+            return true;
+        next = candidate->next;
+    }
+    return false;
+}

@@ -128,6 +128,12 @@ static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const toc
                                                          run->output_ndim[0]));
     if (count == 1 && !view.segmented) {
         const uint32_t repeated = repeated_dims(&view, bits);
+        if (repeated != 0 && run->op == TOCSIN_PLAN_NONE) { /* or one element of a logical dim */
+            tocsin_execution step = *run;
+            step.known_only = true;
+            if (reduce_one(prover, "sum", bits, keep, true, &step))
+                return true;
+        }
         return repeated != 0 ? sum_repeated(prover, bits, repeated, run)
                              : reduce_one(prover, "sum", bits, keep, true, run);
     }

@@ -332,6 +332,9 @@ bool tocsin_relation_same_value(tocsin_universe *universe, tocsin_relation_id a,
 uint32_t tocsin_relation_realign(tocsin_universe *universe, tocsin_relation_id relation,
                                  const int64_t size[TOCSIN_SYMBOL_COUNT], tocsin_relation_id *forms,
                                  uint32_t limit);
+/* Is it, of one term, a slice of a logical relation? */
+bool tocsin_relation_is_logical_slice(tocsin_universe *universe, tocsin_relation_id relation,
+                                      const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
 /* ---- text (relation_text.c) ---------------------------------------------------------------------
  */

@@ -60,32 +60,44 @@ static tocsin_relation_id as_atom(tocsin_prover *prover, const tocsin_execution 
     return made;
 }
 
+static tocsin_relation_id viewed(tocsin_prover *prover, const tocsin_execution *run,
+                                 tocsin_relation_id relation)
+{
+    return relation == 0 ? 0
+                         : tocsin_relation_view(prover->universe, relation, run->output_shapes[0],
+                                                run->output_ndim[0]);
+}
+
+/* A rank's view where some logical ones cut across ranges: perhaps it is a part of one of these. */
+static tocsin_relation_id local_view(tocsin_prover *prover, const tocsin_execution *run,
+                                     tocsin_relation_id input)
+{
+    const tocsin_relation_id plain = viewed(prover, run, input);
+    if (plain != 0 && tocsin_relation_is_logical_slice(prover->universe, plain, prover->size))
+        return plain;
+    const tocsin_relation_id one = tocsin_relation_fold(prover->universe, input, prover->size);
+    const tocsin_relation_id own = viewed(prover, run, one == 0 ? 0 : as_atom(prover, run, one));
+    return own != 0 ? own : viewed(prover, run, input);
+}
+
 /* Pieces (the halves of a rotated head, say, whose heads are then joined) become one value by
  * definition before a view, on either side, also where a rank's view would not cut across them: a
  * rank may hold one head of many. What the logical model does not define keeps its pieces. */
 bool tocsin_rule_view(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
-    tocsin_universe *universe = prover->universe;
     const bool logical = run->op != TOCSIN_PLAN_NONE;
     tocsin_relation_id input = run->inputs[0];
-    if (tocsin_relation_get(universe, input)->segmented) {
+    if (tocsin_relation_get(prover->universe, input)->segmented) {
         const tocsin_relation_id one = as_one_term(prover, kind, run, input);
         input = one == 0 ? input : one;
-    } else if (!logical && prover->has_contiguous) {
-        const tocsin_relation_id one = as_one_term(prover, kind, run, input);
-        const tocsin_relation_id own = one == 0 ? 0 : as_atom(prover, run, one);
-        input = own == 0 ? input : own;
     }
-    tocsin_relation_id viewed =
-        tocsin_relation_view(universe, input, run->output_shapes[0], run->output_ndim[0]);
-    if (viewed == 0 && logical) {
-        input = as_one_term(prover, kind, run, input);
-        input = input == 0 ? 0 : as_atom(prover, run, input);
-        if (input != 0)
-            viewed =
-                tocsin_relation_view(universe, input, run->output_shapes[0], run->output_ndim[0]);
-    }
-    return tocsin_rule_give(run, 0, viewed);
+    if (!logical && prover->has_contiguous)
+        return tocsin_rule_give(run, 0, local_view(prover, run, input));
+    const tocsin_relation_id made = viewed(prover, run, input);
+    if (made != 0 || !logical)
+        return tocsin_rule_give(run, 0, made);
+    const tocsin_relation_id one = as_one_term(prover, kind, run, input);
+    return tocsin_rule_give(run, 0, viewed(prover, run, one == 0 ? 0 : as_atom(prover, run, one)));
 }
 
 bool tocsin_rule_permute(tocsin_prover *prover, const tocsin_kind *kind,
