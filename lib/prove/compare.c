@@ -271,6 +271,14 @@ tocsin_status tocsin_compare(tocsin_run *parallel, const tocsin_run *logical,
     return tocsin_universe_status(parallel->prover->universe, error);
 }
 
+bool tocsin_comparison_equal(const tocsin_comparison *comparison)
+{
+    for (size_t k = 0; k < comparison->checks.count; k++)
+        if (comparison->checks.items[k].status != TOCSIN_CHECK_EQUAL)
+            return false;
+    return true;
+}
+
 void tocsin_comparison_free(tocsin_comparison *comparison)
 {
     TOCSIN_VEC_FREE(&comparison->checks);

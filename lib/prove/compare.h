@@ -33,6 +33,8 @@ typedef struct tocsin_comparison {
 tocsin_status tocsin_compare(tocsin_run *parallel, const tocsin_run *logical,
                              tocsin_comparison *comparison, tocsin_error *error);
 void tocsin_comparison_free(tocsin_comparison *comparison);
+/* Is every check equal? */
+bool tocsin_comparison_equal(const tocsin_comparison *comparison);
 
 /* Mark the ops that the given outputs depend on: needed[op] = true. `outputs`: into plan->outputs,
  * NULL: all. `match`: of tier 0. One byte per op. */

@@ -186,6 +186,34 @@ static bool start_in(const tocsin_relation *own, const tocsin_relation *expected
     return false;
 }
 
+/* The factor by which `own` differs from `expected` by right (that of a local mean): the smallest
+ * of its terms', since what is wrong is mostly counted too often. 0: 1, or none that is rational.
+ */
+static tocsin_factor_id common_ratio(tocsin_universe *universe, const tocsin_relation *own,
+                                     const tocsin_relation *expected)
+{
+    tocsin_factor_id best = 0;
+    double least = 0;
+    for (uint32_t k = 0; k < own->count; k++) {
+        for (uint32_t j = 0; j < expected->count; j++) {
+            int64_t numerator, denominator;
+            if (own->terms[k].atom != expected->terms[j].atom)
+                continue;
+            const tocsin_factor_id ratio =
+                tocsin_factor_multiply(universe, own->terms[k].factor,
+                                       tocsin_factor_inverse(universe, expected->terms[j].factor));
+            if (!tocsin_factor_is_rational(universe, ratio, &numerator, &denominator))
+                continue;
+            const double value = (double)numerator / (double)denominator;
+            if (value > 0 && (least == 0 || value < least)) {
+                least = value;
+                best = ratio;
+            }
+        }
+    }
+    return best;
+}
+
 tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relation_id own,
                                         tocsin_relation_id expected)
 {
@@ -194,6 +222,7 @@ tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relati
     tocsin_relation_id made = expected;
     if (part->segmented || whole->segmented || part->ndim != whole->ndim)
         return own;
+    const tocsin_factor_id ratio = common_ratio(universe, part, whole);
     for (uint32_t d = 0; d < part->ndim && made != 0; d++) {
         tocsin_affine start;
         if (!start_in(part, whole, d, &start))
@@ -201,5 +230,7 @@ tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relati
         if (part->shape[d] != whole->shape[d])
             made = tocsin_relation_slice(universe, made, d, start, part->shape[d], 1);
     }
+    if (made != 0)
+        made = tocsin_relation_scale(universe, made, ratio);
     return made == 0 ? own : made;
 }

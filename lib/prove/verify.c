@@ -9,17 +9,10 @@
 #include <time.h>
 
 #include "prove/certificate.h"
+#include "prove/diagnose.h"
 #include "prove/evaluate.h"
-#include "prove/localise.h"
-#include "prove/rebase.h"
-#include "prove/verdict.h"
 
-enum {
-    REBASE_ROUNDS_MAX = 8,
-    HYPOTHESES_MAX = 200,
-    HYPOTHESIS_EXECUTIONS_MAX = 20000000,
-    CHOSEN_RUNS = 48
-};
+enum { CHOSEN_RUNS = 48 }; /* evaluations that tell different from equal with probability 1/2 */
 
 const char *tocsin_verdict_text(tocsin_verdict verdict)
 {
@@ -77,13 +70,7 @@ static uint64_t peak_rss_bytes(void)
 /* ---- the two runs
  * ---------------------------------------------------------------------------------- */
 
-typedef struct attempt {
-    tocsin_prover prover;
-    tocsin_run logical, parallel;
-    tocsin_comparison comparison;
-} attempt;
-
-static void attempt_free(attempt *one)
+static void attempt_free(tocsin_attempt *one)
 {
     tocsin_comparison_free(&one->comparison);
     tocsin_run_free(&one->parallel);
@@ -91,11 +78,11 @@ static void attempt_free(attempt *one)
     tocsin_prover_free(&one->prover);
 }
 
-static tocsin_status attempt_run(attempt *one, const tocsin_plan *logical,
+static tocsin_status attempt_run(tocsin_attempt *one, const tocsin_plan *logical,
                                  const tocsin_plan *parallel, bool enumerate_replicas,
                                  bool enumerate_microbatches, tocsin_error *error)
 {
-    *one = (attempt){0};
+    *one = (tocsin_attempt){0};
     TOCSIN_TRY(tocsin_prover_init(&one->prover, logical, parallel, error));
     TOCSIN_TRY(tocsin_run_init(&one->logical, &one->prover, TOCSIN_LOGICAL, true, true, error));
     tocsin_universe_set_plan(one->prover.universe, logical);
@@ -113,21 +100,14 @@ static tocsin_status attempt_run(attempt *one, const tocsin_plan *logical,
     return tocsin_compare(&one->parallel, &one->logical, &one->comparison, error);
 }
 
-static bool all_equal(const tocsin_comparison *comparison)
-{
-    for (size_t k = 0; k < comparison->checks.count; k++)
-        if (comparison->checks.items[k].status != TOCSIN_CHECK_EQUAL)
-            return false;
-    return true;
-}
-
-static tocsin_status prove(attempt *one, const tocsin_plan *logical, const tocsin_plan *parallel,
-                           const tocsin_sanity *sanity, bool enumerate, tocsin_error *error)
+static tocsin_status prove(tocsin_attempt *one, const tocsin_plan *logical,
+                           const tocsin_plan *parallel, const tocsin_sanity *sanity, bool enumerate,
+                           tocsin_error *error)
 {
     const bool replicas = enumerate || !sanity->uniform_replicas;
     const bool microbatches = enumerate || !sanity->uniform_microbatches;
     TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, error));
-    if ((replicas && microbatches) || all_equal(&one->comparison) ||
+    if ((replicas && microbatches) || tocsin_comparison_equal(&one->comparison) ||
         tocsin_plan_get_size(parallel).executions > TOCSIN_ENUMERATION_LIMIT)
         return TOCSIN_OK;
     /* what is wrong shows better rank by rank, and symbols cannot express everything */
@@ -138,7 +118,7 @@ static tocsin_status prove(attempt *one, const tocsin_plan *logical, const tocsi
 /* ---- coverage
  * ------------------------------------------------------------------------------------------ */
 
-static void count_outputs(const attempt *one, tocsin_verify_result *result)
+static void count_outputs(const tocsin_attempt *one, tocsin_verify_result *result)
 {
     const tocsin_plan *plan = one->parallel.plan;
     for (size_t k = 0; k < one->comparison.checks.count; k++) {
@@ -168,7 +148,8 @@ static bool is_known(const tocsin_run *run, uint32_t unit, uint32_t slot, const 
     return true;
 }
 
-static void count_nodes(const attempt *one, const uint8_t *needed, tocsin_verify_result *result)
+static void count_nodes(const tocsin_attempt *one, const uint8_t *needed,
+                        tocsin_verify_result *result)
 {
     const tocsin_run *run = &one->parallel;
     uint64_t known = 0, wanted = 0;
@@ -200,13 +181,8 @@ static void count_nodes(const attempt *one, const uint8_t *needed, tocsin_verify
 /* ---- unknown, assumptions, verdict
  * -------------------------------------------------------------------------- */
 
-static bool is_missing_rule(const char *text)
-{
-    return strncmp(text, "no rule for ", 12) == 0;
-}
-
 /* What could not be judged, by name. */
-static bool list_unknown(const attempt *one, const uint8_t *needed, tocsin_report *report)
+static bool list_unknown(const tocsin_attempt *one, const uint8_t *needed, tocsin_report *report)
 {
     const tocsin_plan *logical = one->logical.plan, *parallel = one->parallel.plan;
     bool sound = true;
@@ -222,7 +198,7 @@ static bool list_unknown(const attempt *one, const uint8_t *needed, tocsin_repor
     for (size_t k = 0; k < one->parallel.incidents.count; k++) {
         const tocsin_incident *incident = &one->parallel.incidents.items[k];
         if (incident->op == TOCSIN_PLAN_NONE || !needed[incident->op] ||
-            !is_missing_rule(incident->text))
+            !tocsin_is_missing_rule(incident->text))
             continue;
         sound &= tocsin_report_line(
             report, TOCSIN_REPORT_UNKNOWN, "%s: %s",
@@ -247,7 +223,7 @@ static bool list_unknown(const attempt *one, const uint8_t *needed, tocsin_repor
     return sound;
 }
 
-static bool list_assumptions(const attempt *one, tocsin_report *report)
+static bool list_assumptions(const tocsin_attempt *one, tocsin_report *report)
 {
     bool sound = tocsin_report_line(
         report, TOCSIN_REPORT_ASSUMPTION,
@@ -262,7 +238,7 @@ static bool list_assumptions(const attempt *one, tocsin_report *report)
 }
 
 /* Operators that no output needs, by kind. */
-static bool list_dead(const attempt *one, const uint8_t *needed, tocsin_report *report)
+static bool list_dead(const tocsin_attempt *one, const uint8_t *needed, tocsin_report *report)
 {
     const tocsin_plan *plan = one->parallel.plan;
     for (size_t k = 0; k < plan->ops.count; k++) {
@@ -277,12 +253,12 @@ static bool list_dead(const attempt *one, const uint8_t *needed, tocsin_report *
     return true;
 }
 
-static tocsin_verdict verdict_of(const attempt *one, const tocsin_report *report)
+static tocsin_verdict verdict_of(const tocsin_attempt *one, const tocsin_report *report)
 {
     if (report->causes.count > 0)
         return TOCSIN_VERDICT_REFUTED;
     if (report->lines[TOCSIN_REPORT_UNKNOWN].count > 0 || one->comparison.checks.count == 0 ||
-        !all_equal(&one->comparison))
+        !tocsin_comparison_equal(&one->comparison))
         return TOCSIN_VERDICT_UNKNOWN;
     return TOCSIN_VERDICT_PROVED;
 }
@@ -326,152 +302,7 @@ static tocsin_status second_opinion(const tocsin_plan *logical, const tocsin_pla
     return TOCSIN_OK;
 }
 
-/* Does something that failed depend on an operator without a rule? Then a difference is no proof of
- * a flaw. */
-static bool rests_on_missing_rule(const tocsin_root *root)
-{
-    return is_missing_rule(root->relation);
-}
-
-/* The causes of one run, and what would mend them. */
-static tocsin_status report_causes(const tocsin_run *run, const tocsin_run *logical,
-                                   const tocsin_comparison *comparison, const uint32_t *match,
-                                   tocsin_report *report, tocsin_rebases *rebases, bool *rebased,
-                                   tocsin_error *error)
-{
-    tocsin_roots roots;
-    tocsin_status status = tocsin_localise(run, logical, comparison, match, &roots, error);
-    for (size_t k = 0; status == TOCSIN_OK && k < roots.items.count; k++) {
-        const tocsin_root *root = &roots.items.items[k];
-        if (rests_on_missing_rule(root))
-            continue;
-        status = tocsin_report_root(report, run, root, error);
-        if (status == TOCSIN_OK)
-            status = tocsin_rebases_add(rebases, logical, root, rebased, error);
-    }
-    tocsin_roots_free(&roots);
-    return status;
-}
-
-/* Run the parallel plan again with the rebases. */
-static tocsin_status rerun(attempt *one, const tocsin_rebases *rebases, tocsin_run *run,
-                           tocsin_comparison *comparison, tocsin_error *error)
-{
-    *comparison = (tocsin_comparison){0};
-    tocsin_status status =
-        tocsin_run_init(run, &one->prover, TOCSIN_PARALLEL, one->parallel.enumerate_replicas,
-                        one->parallel.enumerate_microbatches, error);
-    run->rebases = rebases;
-    if (status == TOCSIN_OK)
-        status = tocsin_run_all(run, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_compare(run, &one->logical, comparison, error);
-    return status;
-}
-
-/* Is the plan proved when this is put right? */
-static tocsin_status test_hypothesis(attempt *one, const tocsin_hypothesis *hypothesis,
-                                     bool *proves, tocsin_error *error)
-{
-    tocsin_rebases rebases = {0};
-    tocsin_run run = {0};
-    tocsin_comparison comparison = {0};
-    tocsin_status status = TOCSIN_OK;
-
-    *proves = false;
-    for (uint32_t k = 0; k < hypothesis->count && status == TOCSIN_OK; k++)
-        if (!TOCSIN_VEC_PUSH(&rebases.items, (tocsin_rebase){.factor = hypothesis->factor}) ||
-            !tocsin_map_put(&rebases.by_op, hypothesis->ops[k], rebases.items.count))
-            status = tocsin_error_memory(error);
-    if (status == TOCSIN_OK)
-        status = rerun(one, &rebases, &run, &comparison, error);
-    if (status == TOCSIN_OK)
-        *proves = all_equal(&comparison);
-    tocsin_comparison_free(&comparison);
-    tocsin_run_free(&run);
-    tocsin_rebases_free(&rebases);
-    return status;
-}
-
-static tocsin_status report_hypothesis(const attempt *one, const tocsin_hypothesis *hypothesis,
-                                       tocsin_report *report, tocsin_error *error)
-{
-    for (uint32_t u = 0; u < one->parallel.units.count; u++) {
-        const tocsin_plan_role *role =
-            &one->parallel.plan->roles.items[one->parallel.units.items[u].role];
-        for (uint32_t k = 0; k < hypothesis->count; k++) {
-            const tocsin_plan_segment *first =
-                &one->parallel.plan->segments.items[role->first_segment];
-            const tocsin_plan_segment *last = first + role->segment_count - 1;
-            if (role->segment_count == 0 || hypothesis->ops[k] < first->first_op ||
-                hypothesis->ops[k] >= last->first_op + last->op_count)
-                continue;
-            const tocsin_root root = {.cause = hypothesis->cause,
-                                      .unit = u,
-                                      .op = hypothesis->ops[k],
-                                      .pair = TOCSIN_PLAN_NONE,
-                                      .output = TOCSIN_PLAN_NONE,
-                                      .relation = hypothesis->relation,
-                                      .expected = hypothesis->expected,
-                                      .fix = ""};
-            TOCSIN_TRY(tocsin_report_root(report, &one->parallel, &root, error));
-        }
-    }
-    return TOCSIN_OK;
-}
-
-/* A single wrong factor explains everything: *found. */
-static tocsin_status find_factor(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
-                                 bool *found, tocsin_error *error)
-{
-    tocsin_hypotheses guesses;
-    const uint64_t cost = one->parallel.executions + 1;
-    const uint64_t limit = HYPOTHESIS_EXECUTIONS_MAX / cost;
-    *found = false;
-    if (limit == 0)
-        return TOCSIN_OK;
-    tocsin_status status = tocsin_hypothesise(
-        &one->parallel, &one->logical, &one->comparison, sanity->match,
-        limit < HYPOTHESES_MAX ? (uint32_t)limit : HYPOTHESES_MAX, &guesses, error);
-    for (size_t k = 0; k < guesses.items.count && status == TOCSIN_OK && !*found; k++) {
-        status = test_hypothesis(one, &guesses.items.items[k], found, error);
-        if (status == TOCSIN_OK && *found)
-            status = report_hypothesis(one, &guesses.items.items[k], report, error);
-    }
-    tocsin_hypotheses_free(&guesses);
-    return status;
-}
-
-/* All independent causes: what was found is taken as if it were right, and the plan is run again.
- */
-static tocsin_status find_causes(attempt *one, const tocsin_sanity *sanity, tocsin_report *report,
-                                 tocsin_error *error)
-{
-    tocsin_rebases rebases = {0};
-    bool rebased = false, explained = false;
-    TOCSIN_TRY(tocsin_report_sanity(report, one->parallel.plan, sanity, error));
-    if (sanity->findings.count == 0 && !all_equal(&one->comparison))
-        TOCSIN_TRY(find_factor(one, sanity, report, &explained, error));
-    if (explained)
-        return TOCSIN_OK;
-    tocsin_status status = report_causes(&one->parallel, &one->logical, &one->comparison,
-                                         sanity->match, report, &rebases, &rebased, error);
-    for (int round = 1; status == TOCSIN_OK && rebased && round < REBASE_ROUNDS_MAX; round++) {
-        tocsin_run run = {0};
-        tocsin_comparison comparison;
-        rebased = false;
-        status = rerun(one, &rebases, &run, &comparison, error);
-        if (status == TOCSIN_OK)
-            status = report_causes(&run, &one->logical, &comparison, sanity->match, report,
-                                   &rebases, &rebased, error);
-        tocsin_comparison_free(&comparison);
-        tocsin_run_free(&run);
-    }
-    tocsin_rebases_free(&rebases);
-    return status;
-}
-
-static tocsin_status judge(attempt *one, const tocsin_sanity *sanity,
+static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
                            const tocsin_verify_options *options, tocsin_report *report,
                            tocsin_error *error)
 {
@@ -488,10 +319,11 @@ static tocsin_status judge(attempt *one, const tocsin_sanity *sanity,
     }
     opinion second = OPINION_NONE;
     double epsilon = 0;
-    if (status == TOCSIN_OK && !all_equal(&one->comparison) && sanity->findings.count == 0)
+    if (status == TOCSIN_OK && !tocsin_comparison_equal(&one->comparison) &&
+        sanity->findings.count == 0)
         status = second_opinion(one->logical.plan, plan, &second, &epsilon, error);
     if (status == TOCSIN_OK && second != OPINION_EQUAL)
-        status = find_causes(one, sanity, report, error);
+        status = tocsin_diagnose(one, sanity, report, error);
     if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
                                 !list_assumptions(one, report) || !list_dead(one, needed, report)))
         status = tocsin_error_memory(error);
@@ -516,7 +348,7 @@ tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *paral
     static const tocsin_verify_options defaults = {0};
     const double start = now_seconds();
     tocsin_sanity sanity = {0};
-    attempt one = {0};
+    tocsin_attempt one = {0};
     tocsin_report report;
 
     *result = NULL;
