@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / part) for part in ("bench/plans", "tests/python", "tests/ref")]
 
-from nnscaler_mutations import nnscaler_mutations  # noqa: E402
+from nnscaler_mutations import expert_mutations, nnscaler_mutations  # noqa: E402
 from parallel_plan import SHAPES, Config, build_pair, write_streaming  # noqa: E402
 from plan_mutations import mutations  # noqa: E402
 from plan_objects import read_plan, write_plan  # noqa: E402
@@ -200,23 +200,37 @@ def plan_text(path, target):
     return done.returncode == 0
 
 
-def mutated_nnscaler():
-    path = DATA / "llama3_default_dp2_pp2_tp2_nm2_gbs512_ly2_h32_hi4096_sq128.pkl.zst"
+MUTATED = (
+    ("llama3_default_dp2_pp2_tp2_nm2_gbs512_ly2_h32_hi4096_sq128.pkl.zst", nnscaler_mutations),
+    ("moe_default_dp2_pp2_tp2_nm2_gbs1024_ly2_h16_hi512_sq128_a2_r16.pkl.zst", expert_mutations),
+)
+
+
+def mutated_plan(path, make):
+    """What became of each mistake in one plan."""
     judged = []
     with tempfile.TemporaryDirectory() as folder:
         logical, healthy, target = (Path(folder) / f"{n}.plan" for n in ("l", "p", "m"))
         if not (plan_text(single_of(path), logical) and plan_text(path, healthy)):
-            print("mutated nnscaler plans: skipped, `tocsin plan show` failed")
-            return
+            print(f"mistakes in {path.name}: skipped, `tocsin plan show` failed")
+            return []
         base = read_plan(healthy)
-        for mutation in nnscaler_mutations(base):
+        for mutation in make(base):
             edited = copy.deepcopy(base)
             mutation.edit(edited)
             write_plan(edited, target)
             judged.append(judge(mutation, base, verify(logical, target)))
+    return judged
+
+
+def mutated_nnscaler():
+    judged = [each for name, make in MUTATED if (DATA / name).exists()
+              for each in mutated_plan(DATA / name, make)]  # fmt: skip
     store("nnscaler-mutations", judged)
+    if not judged:
+        return
     for each in judged:
-        print(f"{each['case']:<44} {each['verdict']:<8} {'exact' if each['exact'] else '-':<6} "
+        print(f"{each['case']:<52} {each['verdict']:<8} {'exact' if each['exact'] else '-':<6} "
               f"{', '.join(each['named'][:3])}")  # fmt: skip
     refuted = statistics.mean(each["refuted"] for each in judged)
     exact = statistics.mean(each["exact"] for each in judged)

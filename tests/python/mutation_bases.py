@@ -29,8 +29,8 @@ class Mutation:
     numbers: bool = True  # shows in numbers (else only in the order of events)
 
     def __str__(self):
-        model = self.config["model"]
-        return f"{self.number:02d}-{model}-{self.name}-{self.layer}-{self.ranks}"
+        place = "" if self.layer is None else f"-{self.layer}"
+        return f"{self.number:02d}-{self.config['model']}-{self.name}{place}-{self.ranks}"
 
 
 def each_place(ranks=(ONE, ALL), layers=LAYERS):

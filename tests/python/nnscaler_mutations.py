@@ -1,6 +1,7 @@
 """The fourteen mistakes that TrainVerify's authors injected into an nnScaler plan of Llama (dp2 pp2
-tp2, two micro-batches, two layers; SOSP'25, section 6), and some that their verifier cannot see, as
-edits of that plan's `.plan` text. Operators have nnScaler's names and cell numbers as labels."""
+tp2, two micro-batches, two layers; SOSP'25, section 6), and some that their verifier does not see,
+as edits of the `.plan` text of that plan and of one of a mixture of experts. Operators have
+nnScaler's names and cell numbers as labels."""
 
 from mutation_bases import Mutation, near_label, on, set_attr, to_identity
 from plan_edits import ALL, ONE, add_group, readers, sites
@@ -130,3 +131,13 @@ def nnscaler_mutations(plan):
     yield case("transpose-added", on("contiguous31", ALL, lambda s: s.turn_into(
         "permute", attrs={"dims": [1, 0, 2, 3]})), {"contiguous31"})  # fmt: skip
     yield case("other-weight", other_weight, {"linear12"}, ONE)
+
+
+def expert_mutations(plan):
+    """Gradients of the router and of the experts' input are not added up over the experts."""
+    for name, operand in (("router-gradient", 2), ("expert-input-gradient", 0)):
+        role = plan.roles[2]
+        made = {op.outputs[0] for op in role.ops() if op.name == "nnscaler_moe_gmm.backward"
+                and op.attrs["wrt"] == operand}  # fmt: skip
+        label = next(op.label for op in role.ops() if op.group and op.inputs[0] in made)
+        yield Mutation(16, name, MODEL, on(label, ALL, to_identity), near_label(label), phase="bw")

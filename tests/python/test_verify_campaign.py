@@ -4,6 +4,7 @@ the wrong operator named, and no random edit that changes the numbers is PROVED.
 import copy
 import json
 import os
+import random
 import subprocess
 
 import pytest
@@ -28,6 +29,23 @@ RANDOM_BASES = (
     dict(model="moe", layers=1, dense_layers=0, dp=2, tp=2, hidden=8, heads=2, kv_heads=2,
          head_dim=4, ffn=8, vocab=16, seq=4, optimizer="sgd"),
 )  # fmt: skip
+
+
+def random_config(seed):
+    """Any mixture of the parallelisms, with sizes that can be cut as often as it wants."""
+    pick = random.Random(seed).choice
+    dp, cp, pp, tp = pick((1, 2, 3, 4)), pick((1, 1, 2)), pick((1, 2, 3)), pick((1, 2, 4))
+    sp, zero, kv = pick((True, False)), pick((0, 0, 1, 3)), tp * pick((1, 2))
+    nm, cuts = pick((1, 2, 3)), dp * cp if zero else 1
+    vocab_embedding = pick((True, False))
+    return dict(
+        model=pick(("mlp", "llama", "moe")), layers=pp * pick((1, 2)), hidden=4 * cuts * tp,
+        heads=kv * pick((1, 2)), kv_heads=kv, head_dim=2 * cuts, ffn=tp * cuts * pick((3, 4, 5)),
+        vocab=tp * cuts * pick((5, 8)), seq=cp * (tp if sp else 1) * pick((1, 2, 3)),
+        batch=pick((1, 2, 3)), experts=tp * cuts, top_k=1, dense_layers=pick((0, 1)), dp=dp, cp=cp,
+        pp=pp, tp=tp, nm=nm, sp=sp, zero=zero, optimizer=pick(("adamw", "sgd")),
+        tied=vocab_embedding and pick((True, False)), vocab_embedding=vocab_embedding,
+        weight_gradient=pick(("mm", "call")))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +79,13 @@ def test_healthy_pair_is_proved(folder, name):
     result = verify(folder, logical, parallel)
     assert (result["verdict"], result["causes"]) == ("PROVED", [])
     assert result["coverage"]["outputs_pct"] == 100
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_correct_plan_is_proved(folder, seed):
+    logical, _, parallel = healthy(folder, random_config(seed))
+    result = verify(folder, logical, parallel)
+    assert (result["verdict"], result["causes"]) == ("PROVED", []), random_config(seed)
 
 
 @pytest.mark.parametrize("change", list(refactorings()), ids=str)
