@@ -184,6 +184,8 @@ tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
     TOCSIN_TRY(add_cause(report, (tocsin_cause_class)root->cause, root->op, root, group,
                          root->relation, root->expected, root->fix, &cause, error));
     cause->cause.occurrences++;
+    cause->phase = root->op == TOCSIN_PLAN_NONE ? TOCSIN_PHASE_OPTIMIZER
+                                                : run->plan->ops.items[root->op].phase;
     return add_place(cause, run->plan->roles.items[unit->role].device,
                      run->enumerate_replicas ? unit->replica : ALL_REPLICAS)
                ? TOCSIN_OK
@@ -298,6 +300,20 @@ static tocsin_status finish_lists(tocsin_report *report, tocsin_error *error)
     return TOCSIN_OK;
 }
 
+/* Forward before backward before the optimizer: what comes first is more likely the cause. Stable.
+ */
+static void sort_by_phase(tocsin_report *report)
+{
+    tocsin_folded_cause *causes = report->causes.items;
+    for (size_t k = 1; k < report->causes.count; k++) {
+        const tocsin_folded_cause moved = causes[k];
+        size_t place = k;
+        for (; place > 0 && causes[place - 1].phase > moved.phase; place--)
+            causes[place] = causes[place - 1];
+        causes[place] = moved;
+    }
+}
+
 tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, tocsin_error *error)
 {
     const size_t limit = causes_max == 0 ? 20 : causes_max;
@@ -306,6 +322,7 @@ tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, t
 
     if (causes == NULL)
         return tocsin_error_memory(error);
+    sort_by_phase(report);
     for (size_t k = 0; k < count; k++) {
         tocsin_string text = {0};
         tocsin_status status = places_text(report->plan, &report->causes.items[k], &text, error);
