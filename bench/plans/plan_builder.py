@@ -57,6 +57,8 @@ class Config:
         first = stage * least + min(stage, more)
         return range(first, first + least + (stage < more))
 
+STEP_FUNCTIONS = ("synchronise", "update", "step")
+
 
 @dataclasses.dataclass
 class Parameter:
@@ -93,9 +95,9 @@ class Builder:
         return text if count == 1 else f"{text}.{count}"
 
     def source(self):
-        """FILE:LINE of the model's line that called, outside this file."""
+        """FILE:LINE of the model's line that called; in the optimizer's step, of this file's."""
         frame = sys._getframe(2)
-        while frame.f_code.co_filename == __file__:
+        while frame.f_code.co_filename == __file__ and frame.f_code.co_name not in STEP_FUNCTIONS:
             frame = frame.f_back
         return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
 
