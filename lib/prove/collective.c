@@ -21,6 +21,14 @@ static bool refuse(const tocsin_prover *prover, const tocsin_exchange *exchange,
     return false;
 }
 
+/* The concatenation of relations in order. */
+static tocsin_relation_id joined(const tocsin_prover *prover, const tocsin_relation_id *relations,
+                                 uint32_t count, uint32_t dim)
+{
+    const tocsin_relation_id made = tocsin_relation_cat(prover->universe, relations, count, dim);
+    return made == 0 ? 0 : tocsin_relation_realign_pieces(prover->universe, made, prover->size);
+}
+
 static bool give_all(const tocsin_exchange *exchange, tocsin_relation_id relation)
 {
     for (uint32_t m = 0; m < exchange->member_count; m++)
@@ -108,8 +116,8 @@ static bool all_gather(tocsin_prover *prover, const tocsin_exchange *exchange)
     if (dim < 0)
         return refuse(prover, exchange, TOCSIN_CAUSE_WRONG_COLLECTIVE, "dim is out of range");
     if (!exchange->over_replicas)
-        return give_all(exchange, tocsin_relation_cat(prover->universe, exchange->inputs,
-                                                      exchange->member_count, (uint32_t)dim));
+        return give_all(exchange,
+                        joined(prover, exchange->inputs, exchange->member_count, (uint32_t)dim));
     return give_all(exchange,
                     tocsin_relation_cat_members_over(
                         prover->universe, exchange->inputs, exchange->member_count, (uint32_t)dim,

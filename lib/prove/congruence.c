@@ -25,7 +25,8 @@ enum {
     AXES_MAX = TOCSIN_SIGNATURE_AXES_MAX + TOCSIN_PLAN_NDIM_MAX,
     PROFILE_MAX = 8,
     WINDOWS_MAX = 64,
-    ATTEMPTS_MAX = 24,
+    ATTEMPTS_MAX = 48,
+    CHOICES_MAX = 6, /* of one operand */
     FOLDS_MAX = 3,
     FORMS_MAX = 8,
     COMBINATIONS_MAX = 64
@@ -44,7 +45,7 @@ typedef struct operand {
     const tocsin_relation *view;
     int8_t axis[TOCSIN_PLAN_NDIM_MAX];
     uint64_t keep_counts;
-    bool drawn; /* its factor and box were drawn out */
+    uint32_t choice, choice_count; /* of its widenings */
     tocsin_relation_id widened;
     tocsin_window windows[WINDOWS_MAX];
 } operand;
@@ -305,31 +306,57 @@ static tocsin_relation_id plain_constant(const application *call, uint32_t input
                                     zero, ones, (uint8_t)ndim);
 }
 
-/* Widen every operand by its choice; false: there is no such choice. */
-static bool widen_all(application *call, uint32_t attempt)
+/* Is it the same operand however it is repeated? */
+static bool is_plain_constant(const application *call, const operand *one)
 {
-    const uint32_t inputs = call->execution->input_count;
-    tocsin_universe *universe = call->prover->universe;
+    return one->view->count == 0 || (is_constant(call, one) && one->keep_counts == 0);
+}
 
-    for (uint32_t i = 0; i < inputs; i++) {
-        operand *one = &call->operands[i];
-        if (one->view->count == 0 || (is_constant(call, one) && one->keep_counts == 0)) {
-            one->widened = plain_constant(call, i);
-            if (one->widened == 0)
-                return false;
-            continue;
-        }
-        /* 0: all smallest, 1: all whole, then mixed ones by the bits of the attempt, then others */
-        const uint32_t mixed = UINT32_C(1) << (inputs < 4 ? inputs : 4);
-        const uint32_t choice = attempt < 2       ? attempt
-                                : attempt < mixed ? (attempt - 1) >> (i < 4 ? i : 3) & 1
-                                                  : attempt - mixed + 2;
-        one->widened = tocsin_relation_widen(universe, one->relation, choice, one->keep_counts,
-                                             call->prover->size, one->windows, WINDOWS_MAX);
-        if (one->widened == 0)
+static bool widen_one(application *call, uint32_t input, uint32_t choice)
+{
+    operand *one = &call->operands[input];
+    one->widened =
+        is_plain_constant(call, one)
+            ? plain_constant(call, input)
+            : tocsin_relation_widen(call->prover->universe, one->relation, choice, one->keep_counts,
+                                    call->prover->size, one->windows, WINDOWS_MAX);
+    return one->widened != 0;
+}
+
+/* Widen every operand by its choice; false: there is no such choice. */
+static bool widen_all(application *call)
+{
+    for (uint32_t i = 0; i < call->execution->input_count; i++)
+        if (!widen_one(call, i, call->operands[i].choice))
             return false;
-    }
     return true;
+}
+
+static void count_choices(application *call)
+{
+    for (uint32_t i = 0; i < call->execution->input_count; i++) {
+        operand *one = &call->operands[i];
+        one->choice_count = 1;
+        while (!is_plain_constant(call, one) && one->choice_count < CHOICES_MAX &&
+               widen_one(call, i, one->choice_count))
+            one->choice_count++;
+    }
+}
+
+/* Attempt 0: all the smallest; 1: all whole; then all combinations. false: there are no more. */
+static bool choose(application *call, uint32_t attempt)
+{
+    uint32_t rest = attempt - 1; /* 0 is attempt 0 */
+
+    if (attempt == 2)
+        count_choices(call);
+    for (uint32_t i = 0; i < call->execution->input_count; i++) {
+        operand *one = &call->operands[i];
+        one->choice = attempt < 2 ? attempt : rest % one->choice_count;
+        if (attempt >= 2)
+            rest /= one->choice_count;
+    }
+    return attempt < 2 || rest == 0;
 }
 
 static bool bind_all(application *call)
@@ -541,8 +568,9 @@ static bool prepare(application *call, const tocsin_relation_id *relations)
 
 typedef struct finding {
     bool known;
-    int bindable;       /* the first attempt whose operands fit together; -1: none */
-    tocsin_refusal why; /* they do not, of the known ones if there are any */
+    bool binds;                   /* some operands fit together, */
+    uint32_t choices[INPUTS_MAX]; /* first these; */
+    tocsin_refusal why;           /* others do not, of the known ones if there are any */
 } finding;
 
 /* Widen the operands until they are those of an operator of the logical plan. */
@@ -550,14 +578,11 @@ static finding find_known(application *call)
 {
     tocsin_universe *universe = call->prover->universe;
     tocsin_relation_id keys[INPUTS_MAX];
-    finding found = {.bindable = -1, .why = {.text = ""}};
+    finding found = {.why = {.text = ""}};
 
-    for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        if (!widen_all(call, attempt)) {
-            if (attempt < 2)
-                continue;
-            break;
-        }
+    for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX && choose(call, attempt); attempt++) {
+        if (!widen_all(call))
+            continue;
         const uint32_t inputs = key_operands(call, keys);
         const bool known = tocsin_atom_find_call(universe, call->key, keys, inputs, 0) != 0;
         const bool binds = bind_all(call);
@@ -567,8 +592,11 @@ static finding find_known(application *call)
             found.known = true;
             return found;
         }
-        if (binds && found.bindable < 0)
-            found.bindable = (int)attempt;
+        if (binds && !found.binds) {
+            found.binds = true;
+            for (uint32_t i = 0; i < inputs; i++)
+                found.choices[i] = call->operands[i].choice;
+        }
     }
     return found;
 }
@@ -642,12 +670,15 @@ static bool search(application *call)
         return make_outputs(call);
     if (call->execution->known_only)
         return refuse(call, TOCSIN_CAUSE_WRONG_OPERATOR, "the logical model does not have this");
-    if (first.bindable < 0) {
+    if (!first.binds) {
         tocsin_universe_refuse(universe, first.why.cause, "%s", first.why.text);
         return false;
     }
-    return prepare(call, call->execution->inputs) && widen_all(call, (uint32_t)first.bindable) &&
-           bind_all(call) && make_outputs(call);
+    if (!prepare(call, call->execution->inputs))
+        return false;
+    for (uint32_t i = 0; i < call->execution->input_count; i++)
+        call->operands[i].choice = first.choices[i];
+    return widen_all(call) && bind_all(call) && make_outputs(call);
 }
 
 bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
@@ -669,6 +700,6 @@ bool tocsin_congruence(tocsin_prover *prover, uint32_t key, const char *name,
         return true;
     if (!call.logical)
         return search(&call);
-    return prepare(&call, execution->inputs) && widen_all(&call, 0) && bind_all(&call) &&
-           make_outputs(&call);
+    return prepare(&call, execution->inputs) && choose(&call, 0) && widen_all(&call) &&
+           bind_all(&call) && make_outputs(&call);
 }

@@ -247,3 +247,70 @@ bool tocsin_relation_is_logical_slice(tocsin_universe *universe, tocsin_relation
     }
     return false;
 }
+
+/* ---- concatenations -------------------------------------------------------------------------- */
+
+static bool is_like(const tocsin_relation *piece, const tocsin_relation *first)
+{
+    return is_of_one_term(piece) && piece->terms[0].atom == first->terms[0].atom &&
+           piece->terms[0].factor == first->terms[0].factor &&
+           tocsin_term_same_box(&piece->terms[0], &first->terms[0]);
+}
+
+/* The candidate's slice of which the pieces of `relation`, all of one atom, are the parts, or 0. */
+static tocsin_relation_id slice_of_pieces(tocsin_universe *universe, tocsin_relation_id candidate,
+                                          const tocsin_relation *relation,
+                                          const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    const tocsin_relation *whole = tocsin_relation_get(universe, candidate);
+    const tocsin_relation *first = tocsin_relation_get(universe, relation->segments[0]);
+    tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX], begin[TOCSIN_PLAN_NDIM_MAX];
+
+    if (whole->ndim != relation->ndim)
+        return 0;
+    for (uint8_t d = 0; d < whole->ndim; d++)
+        if (relation->shape[d] > whole->shape[d])
+            return 0;
+    if (!guess_starts(&whole->terms[0], &first->terms[0], whole->ndim, begin))
+        return 0;
+    memcpy(starts, begin, sizeof starts);
+    for (uint32_t i = 0; i < relation->count; i++) {
+        const tocsin_relation *piece = tocsin_relation_get(universe, relation->segments[i]);
+        const tocsin_relation_id own = bare(universe, piece);
+        const tocsin_relation_id cut =
+            tocsin_relation_cut(universe, candidate, starts, piece->shape, size);
+        if (own == 0 || cut == 0 || !tocsin_relation_same_value(universe, cut, own))
+            return 0;
+        starts[relation->segment_dim].base += piece->shape[relation->segment_dim];
+    }
+    return tocsin_relation_cut(universe, candidate, begin, relation->shape, size);
+}
+
+tocsin_relation_id tocsin_relation_realign_pieces(tocsin_universe *universe, tocsin_relation_id id,
+                                                  const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+
+    if (!relation->segmented)
+        return id;
+    const tocsin_relation *first = tocsin_relation_get(universe, relation->segments[0]);
+    if (!is_of_one_term(first))
+        return id;
+    for (uint32_t i = 1; i < relation->count; i++)
+        if (!is_like(tocsin_relation_get(universe, relation->segments[i]), first))
+            return id;
+    const struct tocsin_alignments *alignments = alignments_of(universe);
+    const uint64_t *head =
+        alignments == NULL ? NULL : tocsin_map_find(&alignments->by_atom, first->terms[0].atom);
+    uint32_t next = head == NULL ? 0 : (uint32_t)*head;
+    for (uint32_t tried = 0; next != 0 && tried < CANDIDATES_MAX; tried++) {
+        const struct candidate *candidate = &alignments->candidates.items[next - 1];
+        const tocsin_relation_id slice =
+            slice_of_pieces(universe, candidate->relation, relation, size);
+        const tocsin_relation_id made = slice == 0 ? 0 : dressed(universe, slice, first);
+        if (made != 0)
+            return made;
+        next = candidate->next;
+    }
+    return id;
+}

@@ -70,6 +70,16 @@ static uint32_t repeated_dims(const tocsin_relation *view, uint32_t bits)
     return repeated;
 }
 
+static bool scale_output(tocsin_prover *prover, const tocsin_execution *run, int64_t times)
+{
+    if (times == 1)
+        return true;
+    return tocsin_rule_give(
+        run, 0,
+        tocsin_relation_scale(prover->universe, run->outputs[0],
+                              tocsin_factor_rational(prover->universe, times, 1)));
+}
+
 static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const tocsin_execution *run);
 
 /* Sum over the repeated dims, then over the others of `bits`. */
@@ -115,6 +125,74 @@ static bool sum_repeated(tocsin_prover *prover, uint32_t bits, uint32_t repeated
         run, 0, tocsin_relation_view(universe, sum, run->output_shapes[0], run->output_ndim[0]));
 }
 
+/* The relation, of one term, without what only repeats elements along the dims `bits`, which are
+ * *count times as many. 0: failed. */
+static tocsin_relation_id without_repeats(tocsin_prover *prover, tocsin_relation_id id,
+                                          uint32_t bits, int64_t *count)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, id);
+    const tocsin_term *term = &view->terms[0];
+    const tocsin_arena_mark mark = tocsin_arena_get_mark(&prover->arena);
+    tocsin_digit *digits = TOCSIN_ARENA_ARRAY(&prover->arena, tocsin_digit,
+                                              term->digit_total + term->pinned_count + 1);
+    uint8_t digit_count[TOCSIN_PLAN_NDIM_MAX];
+    int64_t shape[TOCSIN_PLAN_NDIM_MAX];
+    uint32_t next = 0, kept = 0;
+    tocsin_relation_id made = 0;
+
+    *count = 1;
+    for (uint8_t d = 0; digits != NULL && d < view->ndim; d++) {
+        shape[d] = view->shape[d];
+        digit_count[d] = 0;
+        for (uint8_t k = 0; k < term->digit_count[d]; k++, next++) {
+            const tocsin_digit *digit = &term->digits[next];
+            if ((bits >> d & 1) != 0 && digit->axis == TOCSIN_DIGIT_BROADCAST) {
+                *count *= digit->count; /* divides the number of elements */
+                shape[d] /= digit->count;
+                continue;
+            }
+            digits[kept++] = *digit;
+            digit_count[d]++;
+        }
+    }
+    if (digits != NULL && *count == 1) {
+        made = id;
+    } else if (digits != NULL) {
+        if (term->pinned_count > 0)
+            memcpy(digits + kept, term->digits + next, term->pinned_count * sizeof digits[0]);
+        tocsin_term once = *term;
+        once.digits = digits;
+        once.digit_count = digit_count;
+        once.digit_total = kept;
+        made = tocsin_relation_of_term(prover->universe, &once, shape, view->ndim);
+    }
+    tocsin_arena_reset_to(&prover->arena, mark);
+    return made;
+}
+
+/* One term: what repeats along a reduced dim counts as often. */
+static bool sum_term(tocsin_prover *prover, uint32_t bits, bool keep, const tocsin_execution *run)
+{
+    int64_t count;
+    const tocsin_relation_id once = without_repeats(prover, run->inputs[0], bits, &count);
+    tocsin_execution step = *run;
+
+    if (once == 0)
+        return false;
+    const uint32_t repeated = repeated_dims(tocsin_relation_get(prover->universe, once), bits);
+    step.inputs = &once;
+    if (repeated != 0 && run->op == TOCSIN_PLAN_NONE) { /* or one element of a logical dim */
+        step.known_only = true;
+        if (reduce_one(prover, "sum", bits, keep, true, &step))
+            return scale_output(prover, run, count);
+        step.known_only = run->known_only;
+    }
+    if (repeated != 0 ? !sum_repeated(prover, bits, repeated, &step)
+                      : !reduce_one(prover, "sum", bits, keep, true, &step))
+        return false;
+    return scale_output(prover, run, count);
+}
+
 /* Sums are linear: term by term, and segment by segment, so that sums of sums stay flat. */
 static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const tocsin_execution *run)
 {
@@ -126,17 +204,8 @@ static bool sum_terms(tocsin_prover *prover, uint32_t bits, bool keep, const toc
         return tocsin_rule_give(run, 0,
                                 tocsin_relation_constant(universe, 0, true, run->output_shapes[0],
                                                          run->output_ndim[0]));
-    if (count == 1 && !view.segmented) {
-        const uint32_t repeated = repeated_dims(&view, bits);
-        if (repeated != 0 && run->op == TOCSIN_PLAN_NONE) { /* or one element of a logical dim */
-            tocsin_execution step = *run;
-            step.known_only = true;
-            if (reduce_one(prover, "sum", bits, keep, true, &step))
-                return true;
-        }
-        return repeated != 0 ? sum_repeated(prover, bits, repeated, run)
-                             : reduce_one(prover, "sum", bits, keep, true, run);
-    }
+    if (count == 1 && !view.segmented)
+        return sum_term(prover, bits, keep, run);
     const tocsin_arena_mark mark = tocsin_arena_get_mark(&prover->arena);
     tocsin_relation_id *parts = TOCSIN_ARENA_ARRAY(&prover->arena, tocsin_relation_id, count);
     const bool across = view.segmented && (bits >> view.segment_dim & 1) == 0;
@@ -201,10 +270,16 @@ bool tocsin_rule_amax(tocsin_prover *prover, const tocsin_kind *kind, const tocs
     uint32_t bits;
     if (!reduced_dims(kind, tocsin_rule_ndim(prover, run->inputs[0]), &bits))
         return tocsin_rule_refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, kind, "a dim is out of range");
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, run->inputs[0]);
     tocsin_execution step = *run;
+    tocsin_relation_id once = run->inputs[0];
+    int64_t count;
+    if (!view->segmented && view->count == 1)
+        once = without_repeats(prover, once, bits, &count);
+    step.inputs = &once;
     step.maximum = true;
-    return reduce_one(prover, "amax", bits, tocsin_kind_integer(kind, "keepdim", 0) != 0, false,
-                      &step);
+    return once != 0 && reduce_one(prover, "amax", bits,
+                                   tocsin_kind_integer(kind, "keepdim", 0) != 0, false, &step);
 }
 
 bool tocsin_rule_softmax(tocsin_prover *prover, const tocsin_kind *kind,

@@ -335,6 +335,10 @@ uint32_t tocsin_relation_realign(tocsin_universe *universe, tocsin_relation_id r
 /* Is it, of one term, a slice of a logical relation? */
 bool tocsin_relation_is_logical_slice(tocsin_universe *universe, tocsin_relation_id relation,
                                       const int64_t size[TOCSIN_SYMBOL_COUNT]);
+/* A concatenation of slices that are one slice of a logical relation, as that; else itself. */
+tocsin_relation_id tocsin_relation_realign_pieces(tocsin_universe *universe,
+                                                  tocsin_relation_id relation,
+                                                  const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
 /* ---- text (relation_text.c) ---------------------------------------------------------------------
  */

@@ -208,7 +208,9 @@ static tocsin_relation_id joined(tocsin_prover *prover, const tocsin_kind *kind,
     bool defined = false;
 
     if (made != 0)
-        return made;
+        return run->op != TOCSIN_PLAN_NONE
+                   ? made
+                   : tocsin_relation_realign_pieces(prover->universe, made, prover->size);
     tocsin_relation_id *own = TOCSIN_ARENA_ARRAY(&prover->arena, tocsin_relation_id, count);
     for (uint32_t i = 0; own != NULL && i < count; i++) {
         const tocsin_relation *part = tocsin_relation_get(prover->universe, parts[i]);
