@@ -2,9 +2,11 @@
  *
  * The declared folds (sum or mean over replicas and micro-batches) are applied to the output's
  * relation, the declared slice to the logical output's; then equality is equality of values
- * (settle.c).
+ * (settle.c). What nobody declares, wholly or in part, is listed, too.
  */
 #include "prove/compare.h"
+
+#include "prove/cover.h"
 
 #include <assert.h>
 
@@ -80,8 +82,42 @@ static tocsin_relation_id fold_microbatches(const tocsin_run *run, uint32_t unit
     return fold == TOCSIN_FOLD_MEAN ? mean_of(universe, sum, count) : sum;
 }
 
+static tocsin_affine start_of(const tocsin_run *run, uint32_t unit, uint32_t slot,
+                              const tocsin_plan_output *output, uint32_t dim)
+{
+    tocsin_affine start = run->plan->starts.items[output->first_start + dim];
+    if (run->enumerate_replicas) {
+        start.base += start.weight[TOCSIN_SYMBOL_REPLICA] * (int64_t)run->units.items[unit].replica;
+        start.weight[TOCSIN_SYMBOL_REPLICA] = 0;
+    }
+    if (run->enumerate_microbatches) {
+        start.base += start.weight[TOCSIN_SYMBOL_MICROBATCH] * (int64_t)slot;
+        start.weight[TOCSIN_SYMBOL_MICROBATCH] = 0;
+    }
+    return start;
+}
+
+/* Do two units declare the same slice of the same logical output? */
+static bool same_output(const tocsin_run *run, uint32_t unit, const tocsin_plan_output *output,
+                        uint32_t other_unit, const tocsin_plan_output *other)
+{
+    const tocsin_plan_value *value = tocsin_run_plan_value(run, unit, output->value);
+    const tocsin_plan_value *other_value = tocsin_run_plan_value(run, other_unit, other->value);
+    if (output->kind != other->kind || output->name != other->name ||
+        value->ndim != other_value->ndim || value->ndim == TOCSIN_PLAN_NDIM_UNKNOWN)
+        return false;
+    for (uint32_t d = 0; d < value->ndim; d++) {
+        const tocsin_affine start = start_of(run, unit, 0, output, d);
+        const tocsin_affine other_start = start_of(run, other_unit, 0, other, d);
+        if (memcmp(&start, &other_start, sizeof start) != 0 ||
+            tocsin_plan_shape(run->plan, value)[d] != tocsin_plan_shape(run->plan, other_value)[d])
+            return false;
+    }
+    return true;
+}
+
 /* Over the replicas of the unit's device; enumerated, the same output of the other replicas' roles
- * is found by its place. */
+ * is found by its slice. */
 static tocsin_relation_id fold_replicas(const tocsin_run *run, uint32_t unit,
                                         const tocsin_plan_output *output, tocsin_relation_id sum,
                                         bool per_microbatch)
@@ -104,7 +140,7 @@ static tocsin_relation_id fold_replicas(const tocsin_run *run, uint32_t unit,
             tocsin_relation_id next = TOCSIN_POISON;
             for (uint32_t k = 0; k < role->output_count; k++) {
                 const tocsin_plan_output *same = &run->plan->outputs.items[role->first_output + k];
-                if (same->kind == output->kind && same->name == output->name)
+                if (same_output(run, unit, output, other, same))
                     next = fold_microbatches(run, other, same, per_microbatch);
             }
             if (!usable(next))
@@ -134,19 +170,16 @@ static uint32_t logical_output(const tocsin_run *logical, const tocsin_plan *par
     return TOCSIN_PLAN_NONE;
 }
 
-static tocsin_affine start_of(const tocsin_run *run, uint32_t unit, uint32_t slot,
-                              const tocsin_plan_output *output, uint32_t dim)
+/* Does the logical plan's output stand for all of what it names, rather than for a slice? */
+static bool is_whole_output(const tocsin_run *logical, const tocsin_plan_output *output)
 {
-    tocsin_affine start = run->plan->starts.items[output->first_start + dim];
-    if (run->enumerate_replicas) {
-        start.base += start.weight[TOCSIN_SYMBOL_REPLICA] * (int64_t)run->units.items[unit].replica;
-        start.weight[TOCSIN_SYMBOL_REPLICA] = 0;
+    const tocsin_plan_value *value = tocsin_run_plan_value(logical, 0, output->value);
+    for (uint32_t d = 0; value->ndim != TOCSIN_PLAN_NDIM_UNKNOWN && d < value->ndim; d++) {
+        const tocsin_affine start = logical->plan->starts.items[output->first_start + d];
+        if (start.base != 0 || start.weight[0] != 0 || start.weight[1] != 0)
+            return false;
     }
-    if (run->enumerate_microbatches) {
-        start.base += start.weight[TOCSIN_SYMBOL_MICROBATCH] * (int64_t)slot;
-        start.weight[TOCSIN_SYMBOL_MICROBATCH] = 0;
-    }
-    return start;
+    return true;
 }
 
 /* The declared slice of the logical value. 0: refused. */
@@ -218,8 +251,28 @@ static bool check_output(tocsin_run *run, uint32_t unit, uint32_t slot, uint32_t
     return add_check(comparison, check, why);
 }
 
-static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit, uint8_t *covered,
-                       const uint8_t *each_microbatch, tocsin_comparison *comparison)
+/* Note what the check spoke for. */
+static bool cover_output(const tocsin_run *run, const tocsin_run *logical, uint32_t unit,
+                         uint32_t slot, const tocsin_plan_output *output,
+                         const tocsin_plan_output *whole, bool per_microbatch, tocsin_cover *cover)
+{
+    const tocsin_plan_value *value = tocsin_run_plan_value(run, unit, output->value);
+    const tocsin_plan_value *all = tocsin_run_plan_value(logical, 0, whole->value);
+    const int64_t size[TOCSIN_SYMBOL_COUNT] = {
+        [TOCSIN_SYMBOL_REPLICA] = tocsin_plan_replicas(run->plan),
+        [TOCSIN_SYMBOL_MICROBATCH] = per_microbatch ? run->plan->microbatches : 1};
+    tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX];
+    if (value->ndim != all->ndim || value->ndim == TOCSIN_PLAN_NDIM_UNKNOWN)
+        return true; /* they are not equal either */
+    for (uint32_t d = 0; d < value->ndim; d++)
+        starts[d] = start_of(run, unit, slot, output, d);
+    return tocsin_cover_add(cover, starts, tocsin_plan_shape(run->plan, value), size,
+                            tocsin_plan_shape(logical->plan, all), value->ndim);
+}
+
+static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit,
+                       tocsin_cover *covers, const uint8_t *each_microbatch,
+                       tocsin_comparison *comparison)
 {
     const tocsin_plan_role *role = &run->plan->roles.items[run->units.items[unit].role];
 
@@ -234,17 +287,40 @@ static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit
                 return false;
             continue;
         }
-        covered[counterpart] = 1;
+        const tocsin_plan_output *whole = &logical->plan->outputs.items[counterpart];
         const tocsin_relation_id expected =
-            tocsin_run_value(logical, 0, 0, logical->plan->outputs.items[counterpart].value);
+            is_whole_output(logical, whole) ? tocsin_run_value(logical, 0, 0, whole->value) : 0;
         const bool per_microbatch =
             run->plan->microbatches > 1 && each_microbatch[role->first_value + output->value];
         const bool each = per_microbatch && run->enumerate_microbatches &&
                           output->fold[TOCSIN_SYMBOL_MICROBATCH] == TOCSIN_FOLD_EQUAL;
         const uint32_t slots = each ? run->plan->microbatches : 1;
         for (uint32_t slot = 0; slot < slots; slot++)
-            if (!check_output(run, unit, slot, index, expected, per_microbatch, comparison))
+            if (!check_output(run, unit, slot, index, expected, per_microbatch, comparison) ||
+                !cover_output(run, logical, unit, slot, output, whole, per_microbatch,
+                              &covers[counterpart]))
                 return false;
+    }
+    return true;
+}
+
+/* Logical outputs of which no rank declares some element. */
+static bool list_uncovered(const tocsin_run *logical, const tocsin_cover *covers,
+                           tocsin_comparison *comparison)
+{
+    for (uint32_t k = 0; k < logical->plan->outputs.count; k++) {
+        const tocsin_plan_value *value =
+            tocsin_run_plan_value(logical, 0, logical->plan->outputs.items[k].value);
+        bool covered;
+        if (value->ndim == TOCSIN_PLAN_NDIM_UNKNOWN) {
+            if (!TOCSIN_VEC_PUSH(&comparison->uncovered, k))
+                return false;
+            continue;
+        }
+        if (!tocsin_cover_is_whole(&covers[k], tocsin_plan_shape(logical->plan, value), value->ndim,
+                                   &covered) ||
+            (!covered && !TOCSIN_VEC_PUSH(&comparison->uncovered, k)))
+            return false;
     }
     return true;
 }
@@ -255,20 +331,19 @@ tocsin_status tocsin_compare(tocsin_run *parallel, const tocsin_run *logical,
     const size_t outputs = logical->plan->outputs.count;
     const tocsin_plan *plan = parallel->plan;
     *comparison = (tocsin_comparison){0};
-    uint8_t *covered = TOCSIN_ARENA_ARRAY(&comparison->arena, uint8_t, outputs + 1);
+    tocsin_cover *covers = tocsin_zalloc(outputs + 1, sizeof *covers);
     uint8_t *each = TOCSIN_ARENA_ARRAY(&comparison->arena, uint8_t, plan->values.count + 1);
-    if (covered == NULL || each == NULL)
-        return tocsin_error_memory(error);
-    memset(covered, 0, outputs);
-    for (size_t r = 0; r < plan->roles.count; r++)
+    bool sound = covers != NULL && each != NULL;
+    for (size_t r = 0; sound && r < plan->roles.count; r++)
         mark_per_microbatch(plan, &plan->roles.items[r], each);
-    for (uint32_t u = 0; u < parallel->units.count; u++)
-        if (!check_unit(parallel, logical, u, covered, each, comparison))
-            return tocsin_error_memory(error);
-    for (uint32_t k = 0; k < outputs; k++)
-        if (!covered[k] && !TOCSIN_VEC_PUSH(&comparison->uncovered, k))
-            return tocsin_error_memory(error);
-    return tocsin_universe_status(parallel->prover->universe, error);
+    for (uint32_t u = 0; sound && u < parallel->units.count; u++)
+        sound = check_unit(parallel, logical, u, covers, each, comparison);
+    sound = sound && list_uncovered(logical, covers, comparison);
+    for (size_t k = 0; covers != NULL && k < outputs; k++)
+        tocsin_cover_free(&covers[k]);
+    tocsin_free(covers);
+    return sound ? tocsin_universe_status(parallel->prover->universe, error)
+                 : tocsin_error_memory(error);
 }
 
 bool tocsin_comparison_equal(const tocsin_comparison *comparison)

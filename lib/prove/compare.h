@@ -25,7 +25,9 @@ typedef struct tocsin_check {
 
 typedef struct tocsin_comparison {
     TOCSIN_VEC(tocsin_check) checks;
-    TOCSIN_VEC(uint32_t) uncovered; /* logical outputs (into plan->outputs) that no role declares */
+    TOCSIN_VEC(uint32_t)
+    uncovered; /* logical outputs (into plan->outputs), of which some element is
+                  declared by no rank */
     tocsin_arena arena;
 } tocsin_comparison;
 
