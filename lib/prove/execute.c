@@ -10,6 +10,7 @@
 #include "prove/rebase.h"
 
 #include <assert.h>
+#include <tocsin/tensor.h>
 
 struct tocsin_unit_group {
     uint32_t calls;
@@ -134,6 +135,7 @@ void tocsin_run_free(tocsin_run *run)
     TOCSIN_VEC_FREE(&run->boxes);
     TOCSIN_VEC_FREE(&run->incidents);
     tocsin_map_free(&run->exchanges);
+    tocsin_intern_free(&run->channels);
     tocsin_map_free(&run->mailboxes);
     tocsin_arena_free(&run->arena);
     *run = (tocsin_run){0};
@@ -363,6 +365,42 @@ static bool accumulate(const step *now, tocsin_relation_id relation)
     return report_refusal(now->run, now->unit, now->op_index);
 }
 
+/* How much of a number a dtype holds: 0 unknown, 1 a truth value, 2 an integer, 3 a real, 4 a
+ * complex number. */
+static int rank_of_dtype(tocsin_dtype dtype)
+{
+    switch (dtype) {
+    case TOCSIN_DTYPE_NONE:
+        return 0;
+    case TOCSIN_DTYPE_BOOL:
+        return 1;
+    case TOCSIN_DTYPE_COMPLEX32:
+    case TOCSIN_DTYPE_COMPLEX64:
+    case TOCSIN_DTYPE_COMPLEX128:
+        return 4;
+    default:
+        return dtype >= TOCSIN_DTYPE_UINT8 && dtype <= TOCSIN_DTYPE_UINT64 ? 2 : 3;
+    }
+}
+
+/* A cast is the identity, for rounding is not looked at; but one to integers cuts fractions off,
+ * and one to truth values asks whether the number is not 0. */
+static bool transfer(const step *now, const tocsin_execution *execution)
+{
+    tocsin_prover *prover = now->run->prover;
+    if (now->op->code != TOCSIN_OPERATOR_CAST)
+        return tocsin_transfer(prover, execution);
+    const int from = rank_of_dtype(
+        (tocsin_dtype)tocsin_run_plan_value(now->run, now->unit, now->inputs[0])->dtype);
+    const int to = rank_of_dtype(
+        (tocsin_dtype)tocsin_run_plan_value(now->run, now->unit, now->outputs[0])->dtype);
+    if (from == 0 || to == 0 || from <= to)
+        return tocsin_transfer(prover, execution);
+    const uint32_t key = tocsin_prover_key(prover, "cast:%d", to);
+    return key != 0 && tocsin_congruence(prover, key, "cast",
+                                         &prover->table_signatures[TOCSIN_OPERATOR_EXP], execution);
+}
+
 static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_relation_id *outputs,
                           const int64_t **shapes, uint8_t *ndims)
 {
@@ -390,7 +428,7 @@ static bool transfer_step(const step *now, tocsin_relation_id *inputs, tocsin_re
                                         .output_ndim = ndims,
                                         .input_count = now->op->input_count,
                                         .output_count = now->op->output_count};
-    if (!tocsin_transfer(run->prover, &execution)) {
+    if (!transfer(now, &execution)) {
         poison_outputs(now);
         return report_refusal(run, now->unit, now->op_index);
     }
@@ -597,12 +635,11 @@ static progress run_collective(const step *now)
  * ------------------------------------------------------------------------------------------------
  */
 
-static struct tocsin_mailbox *mailbox_of(tocsin_run *run, uint32_t from, uint32_t to, uint64_t tag)
+static struct tocsin_mailbox *mailbox_of(tocsin_run *run, uint32_t from, uint32_t to, int64_t tag)
 {
-    if (from >= UINT32_C(1) << 20 || to >= UINT32_C(1) << 20 || tag >= UINT32_C(1) << 24)
-        return NULL;
-    uint64_t *slot =
-        tocsin_map_at(&run->mailboxes, (uint64_t)from << 44 | (uint64_t)to << 24 | tag);
+    const uint64_t key[2] = {(uint64_t)from << 32 | to, (uint64_t)tag};
+    const uint32_t number = tocsin_intern_put(&run->channels, key, sizeof key);
+    uint64_t *slot = number == 0 ? NULL : tocsin_map_at(&run->mailboxes, number);
     if (slot == NULL)
         return NULL;
     if (*slot == 0) {
@@ -629,7 +666,7 @@ static progress run_message(const step *now)
     const tocsin_kind *kind =
         &run->prover->kinds.items[run->prover->op_kind[run->side][now->op_index] - 1];
     const int64_t peer_device = tocsin_kind_integer(kind, "peer", -1);
-    const uint64_t tag = (uint64_t)tocsin_kind_integer(kind, "tag", 0) & 0xffffff;
+    const int64_t tag = tocsin_kind_integer(kind, "tag", 0);
     const bool sends = now->op->code == TOCSIN_OPERATOR_SEND;
     uint32_t peer = UINT32_MAX;
 

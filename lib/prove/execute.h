@@ -69,7 +69,8 @@ typedef struct tocsin_run {
     TOCSIN_VEC(uint32_t) ready;
     tocsin_map exchanges; /* (group, instance, call) -> index + 1 */
     TOCSIN_VEC(struct tocsin_meeting) meetings;
-    tocsin_map mailboxes; /* (source, destination, tag) -> index + 1 */
+    tocsin_intern channels; /* (source, destination, tag) */
+    tocsin_map mailboxes;   /* channel -> index + 1 */
     TOCSIN_VEC(struct tocsin_mailbox) boxes;
     TOCSIN_VEC(tocsin_incident) incidents;
     const tocsin_rebases *rebases; /* or NULL */
