@@ -211,7 +211,7 @@ static bool multiply_opaque(struct value *a, const struct value *b)
             return false;
         i += from_a;
         j += from_b;
-        if (exponent == 0)
+        if (exponent == 0 && isfinite(double_of(bits))) /* infinities do not cancel */
             continue;
         if (count == OPAQUE_MAX)
             return false;
@@ -250,6 +250,22 @@ int tocsin_factor_compare_opaque(const tocsin_universe *universe, tocsin_factor_
                   (left->count - RATIONAL_WORDS) * sizeof *left->words);
 }
 
+static bool is_finite(const struct value *value)
+{
+    for (uint32_t i = 0; i < value->opaque_count; ++i)
+        if (!isfinite(double_of(value->opaque[i].bits)))
+            return false;
+    return true;
+}
+
+static bool is_nan(const struct value *value)
+{
+    for (uint32_t i = 0; i < value->opaque_count; ++i)
+        if (isnan(double_of(value->opaque[i].bits)))
+            return true;
+    return false;
+}
+
 /* number * 2^by; false: beyond 64 bits. */
 static bool shift_up(int64_t number, int64_t by, int64_t *shifted)
 {
@@ -265,10 +281,19 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
         *zero = *sum == TOCSIN_FACTOR_ZERO;
         return true;
     }
-    if (tocsin_factor_compare_opaque(universe, a, b) != 0)
-        return false;
     struct value left = value_of(universe, a);
     const struct value right = value_of(universe, b);
+    if (!is_finite(&left) && !is_finite(&right) && (is_nan(&left) || is_nan(&right) || a != b)) {
+        /* an infinity less itself is no number; so is a sum with one that is none */
+        *sum = tocsin_factor_real(universe, NAN);
+        return true;
+    }
+    if (tocsin_factor_compare_opaque(universe, a, b) != 0)
+        return false;
+    if (!is_finite(&left)) { /* twice an infinity is it */
+        *sum = a;
+        return true;
+    }
     int64_t divisor = gcd(left.denominator, right.denominator);
     const int64_t least = left.two < right.two ? left.two : right.two;
     int64_t first, second;

@@ -1,7 +1,7 @@
 /* prover.c - kinds of operators over both plans, and the memo of their executions.
  *
- * A kind is interned by a text that both plans share ("silu", "rope|theta=0x1.38p+13|[b s d^] ->
- * ..."), so that atoms of the parallel plan meet those of the logical one. The memo is an
+ * A kind is interned by a text that both plans share ("silu", "4:rope|5:theta=0x1.38p+13|[b s
+ * d^] -> ..."), so that atoms of the parallel plan meet those of the logical one. The memo is an
  * open-addressing table over one array of words; keys are compared in full.
  */
 #include "prove/prover.h"
@@ -11,10 +11,22 @@
 /* ---- kinds
  * ------------------------------------------------------------------------------------------ */
 
+/* Texts of the user's are preceded by their length: whatever stands in them, different kinds have
+ * different texts. */
+static void append_counted(const tocsin_plan *plan, uint32_t id, tocsin_string *text)
+{
+    size_t bytes;
+    const char *counted = tocsin_intern_text(&plan->strings, id, &bytes);
+    tocsin_string_printf(text, "%zu:", bytes);
+    tocsin_string_append(text, counted, bytes);
+}
+
 static void append_attribute(const tocsin_plan *plan, const tocsin_attribute *one,
                              tocsin_string *text)
 {
-    tocsin_string_printf(text, "|%s=", tocsin_plan_text(plan, one->key));
+    tocsin_string_append_char(text, '|');
+    append_counted(plan, one->key, text);
+    tocsin_string_append_char(text, '=');
     switch ((tocsin_attribute_kind)one->kind) {
     case TOCSIN_ATTRIBUTE_INTEGERS:
         for (uint32_t k = 0; k < one->count; k++)
@@ -24,7 +36,8 @@ static void append_attribute(const tocsin_plan *plan, const tocsin_attribute *on
         tocsin_string_printf(text, "%a", one->real);
         break;
     case TOCSIN_ATTRIBUTE_TEXT:
-        tocsin_string_printf(text, "\"%s\"", tocsin_plan_text(plan, one->text));
+        tocsin_string_append_char(text, '"');
+        append_counted(plan, one->text, text);
         break;
     }
 }
@@ -33,7 +46,10 @@ static void kind_text(const tocsin_plan *plan, const tocsin_plan_op *op,
                       const tocsin_signature *signature, tocsin_string *text)
 {
     const tocsin_attribute_set set = plan->attribute_sets.items[op->attributes];
-    tocsin_string_append_text(text, tocsin_plan_text(plan, op->name));
+    if (op->code == TOCSIN_OPERATOR_CALL)
+        append_counted(plan, op->name, text);
+    else
+        tocsin_string_append_text(text, tocsin_plan_text(plan, op->name));
     for (uint32_t k = 0; k < set.count; k++)
         append_attribute(plan, &set.items[k], text);
     if (op->code == TOCSIN_OPERATOR_CALL && signature != NULL)
