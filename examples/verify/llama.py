@@ -3,13 +3,14 @@ parallel with DTensor, with or without sequence parallelism, and data parallel.
 
     tocsin plan export examples/verify/llama.py:build --mesh dp=2,tp=2 -o tp.plan --logical one.plan
     tocsin plan export examples/verify/llama.py:build --mesh tp=2 --arg sequence=1 -o sp.plan
+    tocsin plan export examples/verify/llama.py:build --mesh tp=2 --arg vocabulary=1 -o vp.plan
 """
 
 import torch
 from torch import nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (ColwiseParallel, PrepareModuleInput,
-                                               RowwiseParallel, SequenceParallel,
+                                               RowwiseParallel, SequenceParallel, loss_parallel,
                                                parallelize_module)
 from torch.nn import functional as F
 
@@ -116,10 +117,20 @@ def loss_fn(model, batch):
     return F.cross_entropy(logits.flatten(0, 1), batch["targets"].flatten())
 
 
-def tensor_parallel(model, mesh):
+def vocabulary_parallel_step(model, batch):
+    """Each rank keeps the logits of its part of the vocabulary."""
+    with loss_parallel():
+        loss = loss_fn(model, batch)
+        loss.backward()
+    return loss
+
+
+def tensor_parallel(model, mesh, sharded_logits=False):
+    output = (ColwiseParallel(output_layouts=Shard(-1), use_local_output=False) if sharded_logits
+              else ColwiseParallel(output_layouts=Replicate()))
     parallelize_module(model, mesh, {
         "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
-        "output": ColwiseParallel(output_layouts=Replicate()),
+        "output": output,
     })
     for layer in model.layers:
         parallelize_module(layer, mesh, {
@@ -157,10 +168,16 @@ def local_batch(mesh):
                               high=VOCABULARY) for name in ("tokens", "targets")}
 
 
-def build(mesh, sequence=0):
+def build(mesh, sequence=0, vocabulary=0):
     model = Llama()
+    job = {"model": model, "batch": local_batch(mesh), "loss_fn": loss_fn}
     if mesh is not None:
-        (sequence_parallel if sequence else tensor_parallel)(model, mesh["tp"])
+        if sequence:
+            sequence_parallel(model, mesh["tp"])
+        else:
+            tensor_parallel(model, mesh["tp"], sharded_logits=vocabulary)
+        if vocabulary:
+            job["step_fn"] = vocabulary_parallel_step
         if "dp" in mesh.mesh_dim_names:
             average_gradients(model, mesh)
-    return {"model": model, "batch": local_batch(mesh), "loss_fn": loss_fn}
+    return job

@@ -25,6 +25,7 @@ HEALTHY = {
     "llama_tp": ("llama.py", "tp=2", [], 2),
     "llama_dp_tp": ("llama.py", "dp=2,tp=2", [], 2),
     "llama_sp": ("llama.py", "dp=2,tp=2", ["sequence=1"], 2),
+    "llama_vocabulary": ("llama.py", "dp=2,tp=2", ["vocabulary=1"], 2),
     "ddp": ("ddp.py", "dp=4", [], 1),
     "fsdp": ("fsdp.py", "dp=4", [], 1),
     "pipeline": ("pipeline.py", "dp=2,pp=2", [], 2),

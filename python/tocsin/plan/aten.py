@@ -15,7 +15,7 @@ import torch
 from torch._decomp import core_aten_decompositions
 from torch.utils._pytree import tree_leaves
 
-from . import collectives
+from . import collectives, lookup
 from .capture import ExportError, Tape, Value
 
 _ELEMENTWISE = {1: "[...] -> [...]", 2: "[...] [...] -> [...]", 3: "[...] [...] [...] -> [...]"}
@@ -72,7 +72,9 @@ class Lowering:
             a = self.value(a)
             if a.constant is not None:
                 return self.tape.full(a.shape, self.dtype, a.constant + alpha * number)
-            return self.emit("add_scalar", [a], attributes={"value": float(alpha * number)})
+            result = self.emit("add_scalar", [a], attributes={"value": float(alpha * number)})
+            lookup.shifted(a, alpha * number, result)
+            return result
         return self.emit("add", [a, b], attributes={"alpha": float(alpha)} if alpha != 1 else {})
 
     def subtract(self, a, b, alpha=1) -> Value:
@@ -129,6 +131,9 @@ class Lowering:
         if not dims:
             return a
         shape = [1 if d in dims else n for d, n in enumerate(a.shape) if keepdim or d not in dims]
+        if a.constant is not None and name in ("sum", "mean"):
+            count = math.prod(a.shape[d] for d in dims) if name == "sum" else 1
+            return self.tape.full(shape, dtype or a.dtype, a.constant * count)
         return self.emit(name, [a], shape, dtype or a.dtype,
                          {"dims": dims, "keepdim": int(bool(keepdim))})
 
@@ -141,15 +146,9 @@ class Lowering:
             return a
         if a.constant is not None:
             return self.tape.full(a.shape, dtype, a.constant)
-        return self.emit("cast", [a], a.shape, dtype)
-
-    def one_hot(self, index, dim: int, count: int, dtype) -> Value:
-        """1 where the position along `dim` is the index, whose size there is 1."""
-        index = self.value(index)
-        shape = [1] * len(index.shape)
-        shape[dim] = count
-        positions = self.tape.view(self.tape.arange(count, index.dtype, 0, 1), shape)
-        return self.cast(self.emit("eq", [index, positions], dtype=torch.bool), dtype)
+        result = self.emit("cast", [a], a.shape, dtype)
+        lookup.as_number(a, result)
+        return result
 
 
 # ---- views: what a result is of its base, as a link of capture.py -------------------------------
@@ -231,14 +230,41 @@ def _element_wise(name, *aten, inputs=1, signature=None):
 for _name in ("sqrt", "rsqrt", "exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "relu", "abs",
               "reciprocal"):
     _element_wise(_name)
-for _name in ("maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"):
+for _name in ("maximum", "minimum"):
     _element_wise(_name, inputs=2)
 _element_wise("and", "logical_and", "bitwise_and", "__and__", inputs=2)
-_element_wise("or", "logical_or", "bitwise_or", "__or__", inputs=2)
 _element_wise("not", "logical_not", "bitwise_not")
-_element_wise("where", inputs=3)
 for _name in ("silu_backward", "sigmoid_backward", "tanh_backward"):
     _element_wise(_name, inputs=2, signature=_ELEMENTWISE[2] + " linear=0")
+
+
+@_lower("eq", "ne", "lt", "le", "gt", "ge")
+def _compare(low, args, kwargs, name):
+    number = low.number(args[1])
+    known = None if number is None else lookup.outcome(name, low.value(args[0]), number)
+    if known is not None:
+        return low.tape.full(low.shape, torch.bool, known)
+    result = low.emit(name, args[:2], low.shape, torch.bool)
+    if number is not None:
+        lookup.compared(name, low.value(args[0]), number, result)
+    return result
+
+
+@_lower("logical_or", "bitwise_or", "__or__")
+def _or(low, args, kwargs):
+    result = low.emit("or", args[:2], low.shape, low.dtype)
+    lookup.either(low.value(args[0]), low.value(args[1]), result)
+    return result
+
+
+@_lower("where")
+def _where(low, args, kwargs):
+    if len(args) < 3:
+        return NotImplemented
+    mask = low.value(args[0])
+    if mask.constant is not None:
+        return low.tape.expand(low.cast(args[1] if mask.constant else args[2], low.dtype), low.shape)
+    return low.emit("where", args[:3], low.shape, low.dtype)
 
 
 @_lower("neg")
@@ -319,7 +345,17 @@ def _masked_fill(low, args, kwargs):
     number = low.number(args[2])
     if number is None:
         return low.emit("where", [args[1], args[2], args[0]], low.shape, low.dtype)
-    return low.emit("masked_fill", args[:2], low.shape, low.dtype, {"value": float(number)})
+    return _fill_masked(low, low.value(args[0]), low.value(args[1]), number)
+
+
+def _fill_masked(low, value, mask, number):
+    known = lookup.cleared(value, mask, low) if number == 0 else None
+    if known is not None:
+        return known
+    result = low.emit("masked_fill", [value, mask], low.shape, low.dtype, {"value": float(number)})
+    if number == 0:
+        lookup.filled(value, mask, result)
+    return result
 
 
 @_lower("tril", "triu")
@@ -407,8 +443,11 @@ def _log_softmax(low, args, kwargs):
 
 @_lower("_log_softmax_backward_data")
 def _log_softmax_backward(low, args, kwargs):
-    total = low.reduce("sum", args[0], args[2], True)
-    return low.subtract(args[0], low.multiply(low.exp(args[1]), total))
+    gradient = low.value(args[0])
+    dim = args[2] % len(low.shape)
+    rows = lookup.fact(gradient, "rows")
+    total = rows[1] if rows is not None and rows[0] == dim else low.reduce("sum", gradient, dim, True)
+    return low.subtract(gradient, low.multiply(low.exp(args[1]), total))
 
 
 @_lower("embedding")
@@ -427,8 +466,7 @@ def _gather(low, args, kwargs):
     dim = args[1] % len(source.shape)
     if index.shape[dim] != 1 or index.shape != source.shape[:dim] + (1,) + source.shape[dim + 1:]:
         return NotImplemented
-    mask = low.one_hot(index, dim, source.shape[dim], source.dtype)
-    return low.reduce("sum", low.multiply(source, mask), dim, True)
+    return lookup.gather(low, source, index, dim)
 
 
 @_lower("scatter", "scatter_add")
@@ -438,7 +476,12 @@ def _scatter(low, args, kwargs):
     if (target.constant != 0 or index.shape[dim] != 1 or kwargs.get("reduce") or
             index.shape != target.shape[:dim] + (1,) + target.shape[dim + 1:]):
         return NotImplemented
-    return low.multiply(low.one_hot(index, dim, target.shape[dim], target.dtype), source)
+    return low.multiply(lookup.one_hot(low, index, dim, target.shape[dim], 0, target.dtype), source)
+
+
+def _one_hot_targets(low, scores, target):
+    target = low.tape.view(target, (*target.shape, 1))
+    return lookup.one_hot(low, target, 1, scores.shape[1], 0, scores.dtype)
 
 
 @_lower("nll_loss_forward")
@@ -448,7 +491,7 @@ def _nll_loss(low, args, kwargs):
     if weight is not None or len(scores.shape) != 2:
         return NotImplemented
     low.tape.notes.add(f"no target of a cross entropy is the ignored class {ignored}")
-    mask = low.one_hot(low.tape.view(target, (*target.shape, 1)), 1, scores.shape[1], scores.dtype)
+    mask = _one_hot_targets(low, scores, target)
     loss = low.scale(low.reduce("sum", low.multiply(scores, mask), 1), -1)
     if reduction != 0:
         loss = low.reduce("mean" if reduction == 1 else "sum", loss, None)
@@ -461,11 +504,13 @@ def _nll_loss_backward(low, args, kwargs):
     scores, target = low.value(scores), low.value(target)
     if weight is not None or len(scores.shape) != 2:
         return NotImplemented
-    mask = low.one_hot(low.tape.view(target, (*target.shape, 1)), 1, scores.shape[1], scores.dtype)
+    mask = _one_hot_targets(low, scores, target)
     gradient = low.scale(gradient, -1 / target.shape[0] if reduction == 1 else -1)
     if reduction == 0:
         gradient = low.tape.view(gradient, (*target.shape, 1))
-    return low.multiply(mask, gradient)
+    result = low.multiply(mask, gradient)
+    result.fact = ("rows", 1, gradient)  # each row has one target
+    return result
 
 
 @_lower("slice_backward")
@@ -547,6 +592,11 @@ def _index_put(low, args, kwargs):
     target, indices, source = args[:3]
     accumulate = args[3]
     target = low.value(target)
+    if len(indices) == 2 and len(target.shape) == 2 and target.constant == 0:
+        rows, columns = low.value(indices[0]), low.value(indices[1])
+        if accumulate or not rows.counts or not rows.shape == columns.shape == low.shape[:1]:
+            return NotImplemented
+        return lookup.put_in_rows(low, columns, low.value(source))
     if len(indices) != 1 or indices[0] is None:
         return NotImplemented
     if indices[0].dtype == torch.bool:
@@ -555,8 +605,7 @@ def _index_put(low, args, kwargs):
             return NotImplemented
         mask = low.tape.view(mask, mask.shape + (1,) * (len(target.shape) - len(mask.shape)))
         if source.constant is not None:
-            return low.emit("masked_fill", [target, mask], low.shape, low.dtype,
-                            {"value": source.constant})
+            return _fill_masked(low, target, mask, source.constant)
         return low.emit("where", [mask, source, target], low.shape, low.dtype)
     if not accumulate:
         return NotImplemented

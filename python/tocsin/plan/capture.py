@@ -19,6 +19,7 @@ no trace. Every tensor seen is kept alive, so a storage's address is never used 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -36,6 +37,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _TRACE = _HERE + "trace.py"  # whoever it calls is the script
 _MESH = os.path.join(_TORCH, "distributed", "device_mesh.py")
+# What the tape itself makes in following memory: it goes when nothing reads it.
+_STRUCTURE = {"view", "permute", "expand", "slice", "select", "full", "arange"}
 # Parallel code has more of these than the logical model, so they are not counted.
 _UNLABELLED = {"view", "permute", "expand", "slice", "select", "cat", "stack", "pad", "full",
                "arange", "cast", "wait", "send", "recv", "barrier"}
@@ -49,6 +52,8 @@ class Value:
     dtype: torch.dtype
     constant: float | None = None  # every element is this number
     viewed: "Value | None" = None  # what this is a view of, itself no view
+    counts: bool = False  # 0, 1, 2, ...
+    fact: tuple | None = None  # lookup.py
 
 
 @dataclass(slots=True)
@@ -63,6 +68,7 @@ class Op:
     fqn: str
     source: str
     label: str
+    optional: bool  # need not be there unless something reads it
 
 
 @dataclass(slots=True)
@@ -191,6 +197,7 @@ class Tape(TorchDispatchMode):
         self._alive: list[torch.Tensor] = []
         self._ordinals: dict[str, dict[tuple[str, str], int]] = {}  # by phase
         self._graph_task = -1
+        self._optional = False
         self._forward: dict[int, tuple[str, str]] = {}  # autograd sequence number: fqn, source
         self._site = ("fw", "", "")
 
@@ -208,8 +215,15 @@ class Tape(TorchDispatchMode):
         label = "" if name in _UNLABELLED or group is not None else self._label(name)
         attributes = attributes or {}
         self.ops.append(Op(name, list(inputs), outputs, attributes, group, signature, phase, fqn,
-                           source, label))
+                           source, label, self._optional or name in _STRUCTURE))
         return outputs
+
+    @contextlib.contextmanager
+    def optional(self):
+        """What is emitted here goes when nothing reads it."""
+        keep, self._optional = self._optional, True
+        yield
+        self._optional = keep
 
     def _label(self, name: str) -> str:
         """Module, operator and how often it was there before in this pass: the same for the logical
@@ -272,9 +286,13 @@ class Tape(TorchDispatchMode):
         place = _Place(parent.storage, parent, link, tuple(tensor.shape), tensor.dtype, self._site)
         parent.storage.places[key] = place
 
-    def declare(self, tensor: torch.Tensor, name: str, starts) -> Value:
-        """`tensor` is a slice of the logical input `name`; nothing of the step made it."""
+    def declare(self, tensor: torch.Tensor, name: str, starts, high=None) -> Value:
+        """`tensor` is a slice of the logical input `name`; nothing of the step made it. `high`: it
+        has integers from 0 to below that."""
         value = self._input(tensor.shape, tensor.dtype, name, starts)
+        if high is not None:
+            value.fact = ("range", 0, high)
+            self.notes.add(f"{name} holds integers from 0 to {high - 1}")
         whole = _whole_memory(tensor)
         if whole is None:
             self.root(tensor, value)
@@ -369,7 +387,9 @@ class Tape(TorchDispatchMode):
 
     def arange(self, count, dtype, start, step) -> Value:
         attributes = {"start": start, "end": start + count * step, "step": step}
-        return self.emit("arange", [], [(count,)], dtype, attributes)[0]
+        value, = self.emit("arange", [], [(count,)], dtype, attributes)
+        value.counts = start == 0 and step == 1
+        return value
 
     def _later(self, make, site=None):
         """`make`, run as if at this point of the script."""

@@ -15,7 +15,7 @@ def shard_batch(mesh, name, shape, *, shard=None, dtype=torch.float32, high=None
     """This rank's slice of the global batch tensor `name`, filled with random contents.
 
     `mesh` is what build() was called with (None: the logical model, which gets all of it); `shard`
-    says which mesh axis cuts which dimension, {"dp": 0}; `high` bounds integers.
+    says which mesh axis cuts which dimension, {"dp": 0}; integers are from 0 to below `high`.
     """
     sizes, starts = list(shape), [0] * len(shape)
     for axis, dim in (shard or {}).items():
@@ -30,12 +30,13 @@ def shard_batch(mesh, name, shape, *, shard=None, dtype=torch.float32, high=None
     if dtype.is_floating_point:
         tensor = torch.randn(sizes, dtype=dtype, generator=generator)
     else:
-        tensor = torch.randint(0, high or 2, sizes, dtype=dtype, generator=generator)
-    setattr(tensor, _SLICE, (name, tuple(starts)))
+        high = high or 2
+        tensor = torch.randint(0, high, sizes, dtype=dtype, generator=generator)
+    setattr(tensor, _SLICE, (name, tuple(starts), None if dtype.is_floating_point else high))
     return tensor
 
 
-def batch_slice(tensor) -> tuple[str, tuple[int, ...]] | None:
+def batch_slice(tensor) -> tuple[str, tuple[int, ...], int | None] | None:
     return getattr(tensor, _SLICE, None)
 
 

@@ -139,16 +139,13 @@ def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None,
                  job.loss_fold)
 
 
-_ARTEFACTS = {"view", "permute", "expand", "slice", "select", "full", "arange"}
-
-
 def _needed(ops: list[Op], outputs: list[Output]) -> list[Op]:
     """Without the views and constants that nothing reads: the tape made them in following memory.
     What the script itself computes stays, needed or not."""
     used = {id(output.value) for output in outputs}
     kept = []
     for op in reversed(ops):
-        if op.name in _ARTEFACTS and not any(id(v) in used for v in op.outputs):
+        if op.optional and not any(id(v) in used for v in op.outputs):
             continue
         used.update(id(v) for v in op.inputs)
         kept.append(op)
@@ -177,8 +174,9 @@ def _declare(tape: Tape, job: _Job, mesh) -> list:
         tape.declare(inner(tensor), f"{name}.{key}", starts)
     for k, tensor in enumerate(tree_leaves(job.batch)):
         if isinstance(tensor, torch.Tensor):
-            name, starts = placements.batch_slice(tensor) or (f"batch.{k}", (0,) * tensor.dim())
-            tape.declare(inner(tensor), name, starts)
+            name, starts, high = placements.batch_slice(tensor) or (
+                f"batch.{k}", (0,) * tensor.dim(), None)
+            tape.declare(inner(tensor), name, starts, high)
     return parameters
 
 
