@@ -1,5 +1,6 @@
 /* certify.c - the public call: digests, both replays, and the outputs. */
 #include <assert.h>
+#include <inttypes.h>
 
 #include "certify/certify.h"
 
@@ -279,8 +280,9 @@ static tocsin_status check_digests(const certify_checker *checker, tocsin_certif
         *same = digest.low == checker->certificate->digest[side].low &&
                 digest.high == checker->certificate->digest[side].high;
         if (!*same)
-            snprintf(result->text, sizeof result->text, "it is a certificate of another %s plan",
-                     side == 0 ? "logical" : "parallel");
+            snprintf(result->text, sizeof result->text,
+                     "it is a certificate of another %s plan: not of %016" PRIx64 "%016" PRIx64,
+                     side == 0 ? "logical" : "parallel", digest.high, digest.low);
     }
     return TOCSIN_OK;
 }

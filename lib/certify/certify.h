@@ -319,6 +319,7 @@ typedef struct certify_step {
     const tocsin_plan *plan;
     const tocsin_plan_op *op;
     const uint32_t *inputs, *outputs; /* relations; an output may be 0, of which nothing is said */
+    uint8_t from_dtype, to_dtype;     /* of the first input and output */
 } certify_step;
 
 /* Do the outputs follow from the inputs? Not for communication and accumulation. */

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <tocsin/tensor.h>
 
 #include "certify/certify.h"
 
@@ -58,20 +59,36 @@ int certify_dim(int64_t dim, uint32_t ndim)
     return counted < 0 || counted >= (int64_t)ndim ? -1 : (int)counted;
 }
 
+/* What the user named stands behind its length, so that no two kinds have one text. */
+static void append_counted(const tocsin_plan *plan, uint32_t string, tocsin_string *text)
+{
+    size_t bytes;
+    const char *counted = tocsin_intern_text(&plan->strings, string, &bytes);
+    tocsin_string_printf(text, "%zu:", bytes);
+    tocsin_string_append(text, counted, bytes);
+}
+
 void certify_kind_text(const tocsin_plan *plan, const tocsin_plan_op *op, tocsin_string *text)
 {
     const tocsin_attribute_set set = plan->attribute_sets.items[op->attributes];
-    tocsin_string_append_text(text, tocsin_plan_text(plan, op->name));
+    if (op->code == TOCSIN_OPERATOR_CALL)
+        append_counted(plan, op->name, text);
+    else
+        tocsin_string_append_text(text, tocsin_plan_text(plan, op->name));
     for (uint32_t k = 0; k < set.count; k++) {
         const tocsin_attribute *one = &set.items[k];
-        tocsin_string_printf(text, "|%s=", tocsin_plan_text(plan, one->key));
-        if (one->kind == TOCSIN_ATTRIBUTE_REAL)
+        tocsin_string_append_char(text, '|');
+        append_counted(plan, one->key, text);
+        tocsin_string_append_char(text, '=');
+        if (one->kind == TOCSIN_ATTRIBUTE_REAL) {
             tocsin_string_printf(text, "%a", one->real);
-        else if (one->kind == TOCSIN_ATTRIBUTE_TEXT)
-            tocsin_string_printf(text, "\"%s\"", tocsin_plan_text(plan, one->text));
-        else
+        } else if (one->kind == TOCSIN_ATTRIBUTE_TEXT) {
+            tocsin_string_append_char(text, '"');
+            append_counted(plan, one->text, text);
+        } else {
             for (uint32_t i = 0; i < one->count; i++)
                 tocsin_string_printf(text, "%lld,", (long long)one->integers[i]);
+        }
     }
     if (op->code == TOCSIN_OPERATOR_CALL && op->signature != TOCSIN_PLAN_NONE)
         tocsin_string_printf(text, "|%s", plan->signatures.items[op->signature].text);
@@ -965,6 +982,34 @@ static certify_outcome judge_scatter(certify_checker *checker, judgement *now)
     return judge_call(checker, now, &signature, 1, "embedding_backward");
 }
 
+/* How much of a number a dtype holds: 0 unknown, 1 truth, 2 integer, 3 real, 4 complex. */
+static int dtype_rank(uint8_t dtype)
+{
+    switch ((tocsin_dtype)dtype) {
+    case TOCSIN_DTYPE_NONE:
+        return 0;
+    case TOCSIN_DTYPE_BOOL:
+        return 1;
+    case TOCSIN_DTYPE_COMPLEX32:
+    case TOCSIN_DTYPE_COMPLEX64:
+    case TOCSIN_DTYPE_COMPLEX128:
+        return 4;
+    default:
+        return dtype >= TOCSIN_DTYPE_UINT8 && dtype <= TOCSIN_DTYPE_UINT64 ? 2 : 3;
+    }
+}
+
+/* Rounding is not looked at, but a cast to integers, say, is no identity. */
+static certify_outcome judge_cast(certify_checker *checker, judgement *now)
+{
+    char key[16];
+    const int from = dtype_rank(now->step->from_dtype), to = dtype_rank(now->step->to_dtype);
+    if (from == 0 || to == 0 || from <= to)
+        return judge_multiple(checker, now);
+    snprintf(key, sizeof key, "cast:%d", to);
+    return judge_table(checker, now, TOCSIN_OPERATOR_EXP, key); /* element by element */
+}
+
 /* ---- the table
  * ---------------------------------------------------------------------------------------------- */
 
@@ -973,10 +1018,11 @@ static certify_outcome judge_output(certify_checker *checker, judgement *now)
     const tocsin_plan_op *op = now->step->op;
     switch ((tocsin_operator_code)op->code) {
     case TOCSIN_OPERATOR_IDENTITY:
-    case TOCSIN_OPERATOR_CAST:
     case TOCSIN_OPERATOR_WAIT:
     case TOCSIN_OPERATOR_COPIES:
         return judge_multiple(checker, now);
+    case TOCSIN_OPERATOR_CAST:
+        return judge_cast(checker, now);
     case TOCSIN_OPERATOR_VIEW:
         return judge_view(checker, now);
     case TOCSIN_OPERATOR_PERMUTE:

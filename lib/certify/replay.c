@@ -14,6 +14,7 @@
 
 enum { STATE_MAX = 1 << 28 };
 #define NOBODY UINT32_MAX
+enum { WRITTEN = 1, UNDER_WAY = 2 }; /* the latter until the wait */
 
 typedef struct unit {
     const tocsin_plan_role *role;
@@ -64,9 +65,9 @@ typedef struct replay {
     TOCSIN_VEC(uint32_t) ready;
     TOCSIN_VEC(gathering) gatherings;
     TOCSIN_VEC(mailbox) boxes;
-    tocsin_map meetings; /* (group, instance, call) -> gathering + 1 */
-    tocsin_map channels; /* (source, destination, tag) -> box + 1 */
-    tocsin_map partners; /* (unit, op) -> what it met first, + 1 */
+    tocsin_map meetings;    /* (group, instance, call) -> gathering + 1 */
+    tocsin_intern channels; /* (source, destination, tag) -> box + 1 */
+    tocsin_map partners;    /* (unit, op) -> what it met first, + 1 */
     tocsin_arena arena;
     char *text;
     size_t text_bytes;
@@ -137,11 +138,12 @@ static size_t state_of(const replay *run, const unit *one, int32_t microbatch, u
 
 /* What an operator reads: 0 when nothing is known of it. */
 static uint32_t read_value(const replay *run, uint32_t unit_index, int32_t microbatch,
-                           uint32_t value)
+                           uint32_t value, bool waits)
 {
     const unit *one = &run->units.items[unit_index];
     const size_t state = state_of(run, one, microbatch, value);
-    if (!run->written[state] || run->pending[state] > 0 ||
+    const bool there = run->written[state] == WRITTEN || (waits && run->written[state] != 0);
+    if (!there || run->pending[state] > 0 ||
         (microbatch < 0 && run->microbatches > 1 && !is_single(run, one, value)))
         return 0;
     return fact(run, unit_index, microbatch, value);
@@ -311,7 +313,7 @@ static certify_outcome check_inputs(replay *run, uint32_t unit_index)
         const tocsin_plan_input *input = &run->plan->inputs.items[one->role->first_input + i];
         const bool single = is_single(run, one, input->value);
         for (uint32_t m = 0; m < (single ? 1 : run->microbatches); m++) {
-            run->written[state_of(run, one, (int32_t)m, input->value)] = 1;
+            run->written[state_of(run, one, (int32_t)m, input->value)] = WRITTEN;
             if (m > 0 && !run->each_microbatch)
                 continue;
             const certify_outcome outcome =
@@ -355,9 +357,13 @@ typedef struct step {
 static void write_outputs(const step *now)
 {
     const unit *one = &now->run->units.items[now->unit];
+    const bool asynchronous = tocsin_operator_communicates((tocsin_operator_code)now->op->code) &&
+                              certify_integer_of(now->run->plan, now->op, "async", 0) != 0;
+    if (now->op->code == TOCSIN_OPERATOR_WAIT)
+        now->run->written[state_of(now->run, one, now->microbatch, now->inputs[0])] = WRITTEN;
     for (uint32_t j = 0; j < now->op->output_count; j++) {
         const size_t state = state_of(now->run, one, now->microbatch, now->outputs[j]);
-        now->run->written[state] = 1;
+        now->run->written[state] = asynchronous ? UNDER_WAY : WRITTEN;
         if (now->op->code == TOCSIN_OPERATOR_ACCUMULATE)
             now->run->pending[state]--;
     }
@@ -382,7 +388,8 @@ static certify_outcome judge_local(const step *now)
     if (relations == NULL)
         return CERTIFY_FAILED;
     for (uint32_t i = 0; i < in; i++) {
-        relations[i] = read_value(run, now->unit, now->microbatch, now->inputs[i]);
+        relations[i] = read_value(run, now->unit, now->microbatch, now->inputs[i],
+                                  now->op->code == TOCSIN_OPERATOR_WAIT);
         known &= relations[i] != 0;
     }
     for (uint32_t j = 0; j < out; j++) {
@@ -398,8 +405,14 @@ static certify_outcome judge_local(const step *now)
             certify_different(run->checker, "a result of what is not known, or not yet there");
     if (outcome == CERTIFY_DONE && claimed && now->judged &&
         now->op->code != TOCSIN_OPERATOR_ACCUMULATE) {
-        const certify_step local = {
-            .plan = run->plan, .op = now->op, .inputs = relations, .outputs = relations + in};
+        const tocsin_plan_value *values =
+            run->plan->values.items + run->units.items[now->unit].role->first_value;
+        const certify_step local = {.plan = run->plan,
+                                    .op = now->op,
+                                    .inputs = relations,
+                                    .outputs = relations + in,
+                                    .from_dtype = in > 0 ? values[now->inputs[0]].dtype : 0,
+                                    .to_dtype = out > 0 ? values[now->outputs[0]].dtype : 0};
         outcome = certify_local(run->checker, &local);
     }
     write_outputs(now);
@@ -552,7 +565,7 @@ static certify_outcome run_collective(const step *now, progress *made)
     if (self->unit == NOBODY) {
         *self = (member){.unit = now->unit, .op = now->op_index, .microbatch = now->microbatch};
         if (now->op->input_count == 1)
-            self->input = read_value(run, now->unit, now->microbatch, now->inputs[0]);
+            self->input = read_value(run, now->unit, now->microbatch, now->inputs[0], false);
         if (now->op->output_count == 1) {
             self->output = fact(run, now->unit, now->microbatch, now->outputs[0]);
             run->checker->facts += now->judged && self->output != 0;
@@ -577,18 +590,12 @@ static certify_outcome run_collective(const step *now, progress *made)
 
 static mailbox *mailbox_of(replay *run, uint32_t from, uint32_t to, int64_t tag)
 {
-    if (from >= 1U << 20 || to >= 1U << 20 || tag < 0 || tag >= 1 << 24)
+    const uint64_t key[2] = {(uint64_t)from << 32 | to, (uint64_t)tag};
+    const uint32_t number = tocsin_intern_put(&run->channels, key, sizeof key);
+    if (number == 0 ||
+        (number > run->boxes.count && !TOCSIN_VEC_PUSH(&run->boxes, (mailbox){.reader = NOBODY})))
         return NULL;
-    uint64_t *slot =
-        tocsin_map_at(&run->channels, (uint64_t)from << 44 | (uint64_t)to << 24 | (uint64_t)tag);
-    if (slot == NULL)
-        return NULL;
-    if (*slot == 0) {
-        if (!TOCSIN_VEC_PUSH(&run->boxes, (mailbox){.reader = NOBODY}))
-            return NULL;
-        *slot = run->boxes.count;
-    }
-    return &run->boxes.items[*slot - 1];
+    return &run->boxes.items[number - 1];
 }
 
 static certify_outcome judge_letter(const step *now, const member *sender)
@@ -623,7 +630,7 @@ static certify_outcome run_send(const step *now, mailbox *box, progress *made)
             .from = {.unit = now->unit,
                      .op = now->op_index,
                      .microbatch = now->microbatch,
-                     .input = read_value(run, now->unit, now->microbatch, now->inputs[0])}};
+                     .input = read_value(run, now->unit, now->microbatch, now->inputs[0], false)}};
         if (!TOCSIN_VEC_PUSH(&box->items, sent) ||
             (box->reader != NOBODY && !wake(run, box->reader)))
             return CERTIFY_FAILED;
@@ -818,6 +825,13 @@ static certify_outcome check_values(replay *run, uint32_t unit_index)
             if (outcome != CERTIFY_DONE)
                 break;
         }
+    for (uint32_t k = 0; k < one->role->output_count && outcome == CERTIFY_DONE; k++) {
+        const uint32_t value = run->plan->outputs.items[one->role->first_output + k].value;
+        for (uint32_t m = 0; m < (is_single(run, one, value) ? 1 : run->microbatches); m++)
+            if (run->written[state_of(run, one, (int32_t)m, value)] != WRITTEN)
+                outcome = certify_different(run->checker, "an output is not there in the end");
+        outcome = at_value(run, unit_index, value, outcome);
+    }
     tocsin_arena_reset_to(&run->arena, mark);
     return outcome;
 }
@@ -831,7 +845,7 @@ static void free_replay(replay *run)
     TOCSIN_VEC_FREE(&run->gatherings);
     TOCSIN_VEC_FREE(&run->boxes);
     tocsin_map_free(&run->meetings);
-    tocsin_map_free(&run->channels);
+    tocsin_intern_free(&run->channels);
     tocsin_map_free(&run->partners);
     tocsin_free(run->written);
     tocsin_free(run->pending);
