@@ -8,8 +8,8 @@
  * To fold a relation R is to guess and to verify. Guess: take a term of R and a term of the
  * definition D of the same atom; the difference of their first indices along the atom's axes says
  * where the slice begins, the quotient of the factors and what the box has in addition are shared
- * by all terms. Verify: cut D there, apply factor and box, and compare with R: one comparison of
- * ids. A wrong guess costs time, never soundness. What is no slice may be a part of a definition in
+ * by all terms. Verify: cut D there, apply factor and box, and compare the value with R (settle.c).
+ * A wrong guess costs time, never soundness. What is no slice may be a part of a definition in
  * another shape (fold_map.c). A logical sum is folded before it is defined, so that a value has one
  * definition in whatever shapes it is used.
  *
@@ -367,7 +367,7 @@ static tocsin_relation_id verify(tocsin_universe *universe, const folding *fold,
                             relation->shape, fold->size);
     if (cut != 0)
         cut = tocsin_fold_with_shared(universe, cut, &made->shared);
-    if (cut != fold->id)
+    if (cut == 0 || !tocsin_relation_same_value(universe, cut, fold->id))
         return 0;
     const tocsin_relation_id slice =
         tocsin_relation_slice_of(universe, fold->atom, starts, relation->shape);

@@ -179,13 +179,18 @@ static bool sum_term(tocsin_prover *prover, uint32_t bits, bool keep, const tocs
 
     if (once == 0)
         return false;
-    const uint32_t repeated = repeated_dims(tocsin_relation_get(prover->universe, once), bits);
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, once);
+    uint32_t repeated = repeated_dims(view, bits), single = 0;
     step.inputs = &once;
-    if (repeated != 0 && run->op == TOCSIN_PLAN_NONE) { /* or one element of a logical dim */
+    for (uint32_t d = 0; d < view->ndim; d++)
+        single |= (bits >> d & 1 & (view->shape[d] == 1)) << d;
+    if (single != 0 && run->op == TOCSIN_PLAN_NONE) { /* perhaps one element of a logical dim */
         step.known_only = true;
         if (reduce_one(prover, "sum", bits, keep, true, &step))
             return scale_output(prover, run, count);
         step.known_only = run->known_only;
+        if (!tocsin_relation_get(prover->universe, once)->foreign)
+            repeated |= single;
     }
     if (repeated != 0 ? !sum_repeated(prover, bits, repeated, &step)
                       : !reduce_one(prover, "sum", bits, keep, true, &step))

@@ -127,6 +127,10 @@ bool tocsin_relation_same_value(tocsin_universe *universe, tocsin_relation_id a,
         (left->ndim > 0 &&
          memcmp(left->shape, right->shape, left->ndim * sizeof left->shape[0]) != 0))
         return false;
+    if (!left->segmented && !right->segmented && left->count > 0 && right->count > 0 &&
+        left->terms[0].atom != right->terms[0].atom)
+        return false; /* atoms come in their order; that terms cancel one another is not looked at
+                       */
     const tocsin_relation_id settled = settle(universe, a);
     return settled != 0 && settled == settle(universe, b);
 }
