@@ -6,6 +6,8 @@
  */
 #include "recording.h"
 
+#include "packages.h"
+
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
@@ -218,42 +220,6 @@ void cli_recording_discard(cli_recording *recording)
 
 /* ---- environment --------------------------------------------------------------------------- */
 
-/* Where the Python packages lie, relative to this program: in a build tree, installed for all or
- * for one user, installed with pip install --target. */
-static const char *const package_places[] = {
-    "python",
-#ifdef TOCSIN_PACKAGES
-    TOCSIN_PACKAGES,
-    TOCSIN_USER_PACKAGES,
-    "..",
-#endif
-};
-
-/* The folder whose sitecustomize.py lets an interpreter load the recorder. One that has the package
- * installed finds it without; this is for the others of the job (docs/hooking.md). */
-static int inject_folder(char path[PATH_MAX])
-{
-    char program[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (length <= 0) {
-        return fail_system("find", "the program's own file");
-    }
-    program[length] = '\0';
-    char *slash = strrchr(program, '/');
-    assert(slash);
-    *slash = '\0';
-    for (size_t i = 0; i < sizeof package_places / sizeof package_places[0]; i++) {
-        char wanted[PATH_MAX + 256];
-        snprintf(wanted, sizeof wanted, "%s/%s/tocsin_inject", program, package_places[i]);
-        if (realpath(wanted, path) && access(path, R_OK | X_OK) == 0) {
-            return CLI_HOLDS;
-        }
-    }
-    cli_error("the Python part of Tocsin is not installed for %s/tocsin", program);
-    cli_hint("build it with make, or install it with pip");
-    return CLI_INPUT;
-}
-
 /* "a:b" of the items. */
 static bool join(const cli_texts *texts, char *joined, size_t bytes)
 {
@@ -277,7 +243,7 @@ int cli_recording_start(cli_recording *recording)
     static char python_path[PYTHONPATH_BYTES];
     tocsin_error error;
 
-    int result = inject_folder(inject);
+    int result = cli_inject_folder(inject);
     const char *inherited = getenv("PYTHONPATH");
     if (result == CLI_HOLDS && !join(recording->options.modules, modules, sizeof modules)) {
         cli_error("the names given with --module are too long together");

@@ -159,7 +159,9 @@ static tocsin_status find_suspect(tocsin_attempt *one, const tocsin_sanity *sani
                                            sanity->match, &roots, error);
     for (size_t k = 0; k < roots.items.count && status == TOCSIN_OK && !*found; k++) {
         const tocsin_root *root = &roots.items.items[k];
-        bool tested = root->op == TOCSIN_PLAN_NONE || budget < one->parallel.executions;
+        bool tested = root->op == TOCSIN_PLAN_NONE || budget < one->parallel.executions ||
+                      (!report->confirmed && root->pair == TOCSIN_PLAN_NONE &&
+                       root->cause == TOCSIN_CAUSE_WRONG_OPERATOR);
         for (size_t j = 0; j < k && !tested; j++)
             tested = same_cause(plan, &roots.items.items[j], root);
         if (tested)
@@ -183,6 +185,27 @@ static bool rests_on_missing_rule(const tocsin_root *root)
     return tocsin_is_missing_rule(root->relation);
 }
 
+/* An operator without a logical counterpart may be another way to the same value, unless evaluation
+ * says that the plans differ: *undecided, and listed. */
+static tocsin_status is_undecided(const tocsin_run *run, const tocsin_root *root,
+                                  tocsin_report *report, bool *undecided, tocsin_error *error)
+{
+    const tocsin_plan *plan = run->plan;
+    *undecided =
+        !report->confirmed && root->cause == TOCSIN_CAUSE_WRONG_OPERATOR &&
+        root->pair == TOCSIN_PLAN_NONE && root->op != TOCSIN_PLAN_NONE &&
+        !tocsin_operator_communicates((tocsin_operator_code)plan->ops.items[root->op].code);
+    if (!*undecided)
+        return TOCSIN_OK;
+    return tocsin_report_line(report, TOCSIN_REPORT_UNKNOWN,
+                              "%s (%s): no counterpart in the logical model, no law that leads to "
+                              "one, and the plan is too large to be evaluated",
+                              tocsin_plan_text(plan, plan->ops.items[root->op].label),
+                              tocsin_plan_text(plan, plan->ops.items[root->op].source))
+               ? TOCSIN_OK
+               : tocsin_error_memory(error);
+}
+
 static tocsin_status report_suspects(const tocsin_run *run, const tocsin_run *logical,
                                      const tocsin_comparison *comparison, const uint32_t *match,
                                      tocsin_report *report, tocsin_rebases *rebases, bool *rebased,
@@ -192,7 +215,11 @@ static tocsin_status report_suspects(const tocsin_run *run, const tocsin_run *lo
     tocsin_status status = tocsin_localise(run, logical, comparison, match, &roots, error);
     for (size_t k = 0; status == TOCSIN_OK && k < roots.items.count; k++) {
         const tocsin_root *root = &roots.items.items[k];
+        bool undecided = false;
         if (rests_on_missing_rule(root))
+            continue;
+        status = is_undecided(run, root, report, &undecided, error);
+        if (status != TOCSIN_OK || undecided)
             continue;
         status = tocsin_report_root(report, run, root, error);
         if (status == TOCSIN_OK)

@@ -25,6 +25,7 @@ typedef struct tocsin_folded_cause {
 typedef struct tocsin_report {
     tocsin_verify_result *result;
     const tocsin_plan *plan; /* the parallel one */
+    bool confirmed;          /* evaluation says that the plans differ */
     TOCSIN_VEC(tocsin_folded_cause) causes;
     tocsin_intern seen[TOCSIN_REPORT_LISTS]; /* lines, each once */
     TOCSIN_VEC(const char *) lines[TOCSIN_REPORT_LISTS];

@@ -322,6 +322,7 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
     if (status == TOCSIN_OK && !tocsin_comparison_equal(&one->comparison) &&
         sanity->findings.count == 0)
         status = second_opinion(one->logical.plan, plan, &second, &epsilon, error);
+    report->confirmed = second == OPINION_DIFFERENT;
     if (status == TOCSIN_OK && second != OPINION_EQUAL)
         status = tocsin_diagnose(one, sanity, report, error);
     if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
@@ -332,7 +333,7 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
         return status;
     report->result->verdict = verdict_of(one, report);
     report->result->confirmed =
-        report->result->verdict == TOCSIN_VERDICT_REFUTED && second == OPINION_DIFFERENT;
+        report->result->verdict == TOCSIN_VERDICT_REFUTED && report->confirmed;
     if (second == OPINION_EQUAL && report->result->verdict == TOCSIN_VERDICT_UNKNOWN &&
         report->lines[TOCSIN_REPORT_UNKNOWN].count == 0) {
         report->result->verdict = TOCSIN_VERDICT_PROBABLE;
