@@ -35,6 +35,10 @@ BUGS = {
     "rotation": "one rank rotates queries and keys the other way round",
 }
 
+# PyTorch 2.13 calls them so; before, all_gather_tensor and reduce_scatter_tensor.
+all_gather = getattr(collectives, "all_gather_single", collectives.all_gather_tensor)
+reduce_scatter = getattr(collectives, "reduce_scatter_single", collectives.reduce_scatter_tensor)
+
 
 class Parallel:
     """The ranks of one tensor-parallel group; without a mesh, one rank and no communication."""
@@ -52,13 +56,12 @@ class Parallel:
         if self.size == 1:
             return x
         if self.bug == "gather_dim":
-            shards = collectives.all_gather_tensor(x, 0, self.group)
+            shards = all_gather(x, 0, self.group)
             return shards.reshape(x.shape[0], -1, *x.shape[2:])
-        return collectives.all_gather_tensor(x, dim, self.group)
+        return all_gather(x, dim, self.group)
 
     def scatter_sum(self, x, dim):
-        return (collectives.reduce_scatter_tensor(x, "sum", dim, self.group) if self.size > 1
-                else x)
+        return (reduce_scatter(x, "sum", dim, self.group) if self.size > 1 else x)
 
     def part(self, x, dim):
         return x.chunk(self.size, dim)[self.rank]
