@@ -121,6 +121,19 @@ static void write_atom(const struct printer *printer, tocsin_atom_id id, int dep
     }
 }
 
+/* The signature that the operator of the table was transferred with: the contractions are one. */
+static const char *own_signature(tocsin_operator_code code)
+{
+    switch (code) {
+    case TOCSIN_OPERATOR_LINEAR:
+    case TOCSIN_OPERATOR_MM:
+    case TOCSIN_OPERATOR_BMM:
+        return tocsin_operators[TOCSIN_OPERATOR_MATMUL].signature;
+    default:
+        return code < TOCSIN_OPERATOR_COUNT ? tocsin_operators[code].signature : "";
+    }
+}
+
 /* The axis of that index in the operator's signature, by name. */
 static const char *signature_axis(const struct printer *printer, const tocsin_atom *atom,
                                   uint32_t axis, tocsin_signature *parsed)
@@ -132,8 +145,7 @@ static const char *signature_axis(const struct printer *printer, const tocsin_at
     if (op->signature < printer->plan->signatures.count) {
         signature = &printer->plan->signatures.items[op->signature];
     } else {
-        const char *text =
-            op->code < TOCSIN_OPERATOR_COUNT ? tocsin_operators[op->code].signature : "";
+        const char *text = own_signature((tocsin_operator_code)op->code);
         if (!*text || tocsin_signature_parse(text, strlen(text), parsed, NULL) != TOCSIN_OK)
             return NULL;
     }
