@@ -24,6 +24,7 @@ enum {
     INPUTS_MAX = TOCSIN_SIGNATURE_OPERANDS_MAX,
     AXES_MAX = TOCSIN_SIGNATURE_AXES_MAX + TOCSIN_PLAN_NDIM_MAX,
     PROFILE_MAX = 8,
+    BOX_MAX = 32, /* entries drawn out of the operands */
     WINDOWS_MAX = 64,
     ATTEMPTS_MAX = 48,
     CHOICES_MAX = 6, /* of one operand */
@@ -62,7 +63,8 @@ typedef struct application {
     operand operands[INPUTS_MAX];
     bound_axis axes[AXES_MAX];
     tocsin_factor_id factor; /* drawn out of the operands */
-    const tocsin_box_entry *box;
+    tocsin_box_entry box[BOX_MAX];
+    uint32_t box_input[BOX_MAX]; /* out of which operand */
     uint32_t box_count;
 } application;
 
@@ -159,26 +161,25 @@ static bool draw_out(application *call)
             continue;
         const tocsin_term *term = &one->view->terms[0];
         const bool linear = is_linear_in(call->signature, i);
-        if (term->box_count > 0 && (!linear || call->box_count > 0)) {
+        if (term->box_count > 0 && !linear) {
             tocsin_string string = {.limit_bytes = 200};
             tocsin_relation_text(universe, call->prover->plan[TOCSIN_LOGICAL], one->relation,
                                  &string, 200);
-            snprintf(text, sizeof text, "%s %s",
-                     linear ? "two partial operands; one is"
-                            : "non-linear use of the partial value",
+            snprintf(text, sizeof text, "non-linear use of the partial value %s",
                      tocsin_string_text(&string));
             tocsin_string_free(&string);
             return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION, text);
         }
         if (!linear)
             continue;
-        for (uint32_t b = 0; b < term->box_count; b++)
+        for (uint32_t b = 0; b < term->box_count; b++) {
             if (term->box[b].kind == TOCSIN_BOX_MAX)
                 return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION,
                               "use of a partial maximum before it is joined over all ranks");
-        if (term->box_count > 0) {
-            call->box = term->box;
-            call->box_count = term->box_count;
+            if (call->box_count == BOX_MAX)
+                return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial axes");
+            call->box_input[call->box_count] = i;
+            call->box[call->box_count++] = term->box[b];
         }
         call->factor = tocsin_factor_multiply(universe, call->factor, term->factor);
         if (term->factor == 0 && term->box_count == 0)
@@ -452,6 +453,59 @@ static bool add_box_of(application *call, tocsin_atom_id atom, const int8_t *axe
     return true;
 }
 
+/* Is `atom` among what the relation is made of? Operands are older than what is made of them. */
+static bool occurs(const tocsin_universe *universe, tocsin_atom_id atom, tocsin_relation_id id)
+{
+    TOCSIN_VEC(tocsin_relation_id) open = {0};
+    tocsin_map seen = {0};
+    bool found = !TOCSIN_VEC_PUSH(&open, id); /* out of memory: it may be */
+
+    while (!found && open.count > 0) {
+        const tocsin_relation *relation = tocsin_relation_get(universe, open.items[--open.count]);
+        for (uint32_t k = 0; !found && k < relation->count; k++) {
+            if (relation->segmented) {
+                found = !TOCSIN_VEC_PUSH(&open, relation->segments[k]);
+                continue;
+            }
+            const tocsin_atom_id own = relation->terms[k].atom;
+            found = own == atom;
+            if (own <= atom || tocsin_map_find(&seen, own) != NULL)
+                continue;
+            found |= !tocsin_map_put(&seen, own, 1);
+            const tocsin_atom *made = tocsin_atom_get(universe, own);
+            for (uint32_t i = 0; !found && i < made->operand_count; i++)
+                found = !TOCSIN_VEC_PUSH(&open, made->operands[i]);
+        }
+    }
+    TOCSIN_VEC_FREE(&open);
+    tocsin_map_free(&seen);
+    return found;
+}
+
+/* Entry `index` of the box that was drawn out, for the result. When what it restricts occurs in
+ * another operand, too, the entry would not say which of the two is partial, and gets an axis of
+ * the result that does: "this contraction in that operand". */
+static bool pass_on(application *call, uint32_t index, tocsin_atom_id result,
+                    tocsin_box_entry *entry)
+{
+    const uint32_t input = call->box_input[index], inputs = call->execution->input_count;
+    const operand *operands = call->operands;
+    uint32_t place = input;
+    bool unclear = false;
+
+    *entry = call->box[index];
+    for (uint32_t i = 0; i < inputs && !unclear; i++)
+        unclear = i != input && occurs(call->prover->universe, entry->atom, operands[i].widened);
+    if (!unclear)
+        return true;
+    if (call->signature->commutative && inputs == 2) /* by the order of the keys, if they differ */
+        place = operands[input].widened > operands[1 - input].widened;
+    const uint32_t key[] = {result, place, entry->atom, entry->axis};
+    entry->axis = tocsin_universe_axis(call->prover->universe, key, sizeof key);
+    entry->atom = result;
+    return entry->axis != 0 || refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial operands");
+}
+
 static bool make_output(application *call, uint32_t output, tocsin_atom_id atom, const int8_t *axes,
                         uint32_t ndim)
 {
@@ -460,15 +514,14 @@ static bool make_output(application *call, uint32_t output, tocsin_atom_id atom,
     uint8_t digit_count[TOCSIN_PLAN_NDIM_MAX];
     tocsin_box_entry box[64];
     int64_t shape[TOCSIN_PLAN_NDIM_MAX];
-    uint32_t total = 0, box_count = call->box_count;
+    uint32_t total = 0, box_count = 0;
     tocsin_factor_id factor = call->factor;
     const tocsin_atom *known = tocsin_atom_get(call->prover->universe, atom);
 
     assert(known->ndim == ndim);
-    if (box_count > TOCSIN_COUNT_OF(box) / 2)
-        return refuse(call, TOCSIN_CAUSE_WRONG_SHARD, "too many partial axes");
-    if (box_count > 0)
-        memcpy(box, call->box, box_count * sizeof box[0]);
+    for (; box_count < call->box_count; box_count++)
+        if (!pass_on(call, box_count, atom, &box[box_count]))
+            return false;
     for (uint32_t d = 0; d < ndim; d++) {
         const bound_axis *axis = axes[d] < 0 ? NULL : &call->axes[axes[d]];
         const uint32_t first = total;

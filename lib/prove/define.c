@@ -28,10 +28,10 @@ struct entry {
 };
 
 struct tocsin_definitions {
-    tocsin_map by_set;        /* hash of the set of atoms -> index + 1 into entries */
-    tocsin_map by_atom;       /* an atom of a segmented definition -> index + 1 into entries */
-    tocsin_map folded;        /* relation -> relation */
-    tocsin_intern joint_axes; /* fold_joint.c */
+    tocsin_map by_set;  /* hash of the set of atoms -> index + 1 into entries */
+    tocsin_map by_atom; /* an atom of a segmented definition -> index + 1 into entries */
+    tocsin_map folded;  /* relation -> relation */
+    tocsin_intern axes; /* of boxes, beyond those of signatures */
     TOCSIN_VEC(struct entry) entries;
 };
 
@@ -42,7 +42,7 @@ void tocsin_definitions_free(struct tocsin_definitions *definitions)
     tocsin_map_free(&definitions->by_set);
     tocsin_map_free(&definitions->by_atom);
     tocsin_map_free(&definitions->folded);
-    tocsin_intern_free(&definitions->joint_axes);
+    tocsin_intern_free(&definitions->axes);
     TOCSIN_VEC_FREE(&definitions->entries);
     tocsin_free(definitions);
 }
@@ -56,14 +56,15 @@ static struct tocsin_definitions *definitions_of(tocsin_universe *universe)
     return universe->definitions;
 }
 
-uint32_t tocsin_fold_joint_axis(tocsin_universe *universe, const void *key, size_t bytes)
+uint16_t tocsin_universe_axis(tocsin_universe *universe, const void *key, size_t bytes)
 {
+    enum { FIRST = 256 }; /* more than axes of a signature */
     struct tocsin_definitions *definitions = definitions_of(universe);
     const uint32_t number =
-        definitions == NULL ? 0 : tocsin_intern_put(&definitions->joint_axes, key, bytes);
+        definitions == NULL ? 0 : tocsin_intern_put(&definitions->axes, key, bytes);
     if (definitions != NULL && number == 0)
         tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
-    return number <= UINT16_MAX ? number : 0;
+    return number == 0 || number > UINT16_MAX - FIRST ? 0 : (uint16_t)(FIRST + number);
 }
 
 /* ---- pieces and sets of atoms ---------------------------------------------------------------- */

@@ -30,8 +30,5 @@ tocsin_relation_id tocsin_fold_by_map(tocsin_universe *universe, tocsin_relation
  * definition; 0: it is none. (fold_joint.c) */
 tocsin_relation_id tocsin_fold_jointly(tocsin_universe *universe, tocsin_relation_id id,
                                        const int64_t size[TOCSIN_SYMBOL_COUNT]);
-/* The number of a joint axis, which is interned by these bytes; 0: out of memory, or they are too
- * many. (define.c) */
-uint32_t tocsin_fold_joint_axis(tocsin_universe *universe, const void *key, size_t bytes);
 
 #endif

@@ -156,7 +156,7 @@ static tocsin_relation_id restrict_part(const joint *in, tocsin_relation_id part
     for (uint32_t i = 0; i < in->count; i++)
         if (in->atoms[i].contraction != 0)
             extent = common_divisor(extent, in->atoms[i].extent);
-    const uint32_t axis = tocsin_fold_joint_axis(universe, key, (in->count + 1) * sizeof key[0]);
+    const uint16_t axis = tocsin_universe_axis(universe, key, (in->count + 1) * sizeof key[0]);
     if (axis == 0)
         return 0;
     assert(extent % in->range.extent == 0);
@@ -165,7 +165,7 @@ static tocsin_relation_id restrict_part(const joint *in, tocsin_relation_id part
         memcpy(box, term->box, term->box_count * sizeof box[0]);
     *added = in->range;
     added->atom = term->atom;
-    added->axis = (uint16_t)axis;
+    added->axis = axis;
     added->stride = 1;
     added->extent = extent;
     added->count *= extent / in->range.extent;

@@ -320,6 +320,10 @@ tocsin_relation_id tocsin_relation_fold_again(tocsin_universe *universe,
                                               tocsin_relation_id relation, uint32_t choice,
                                               const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
+/* A contraction axis that no signature has, for boxes: its number by these bytes, which say what is
+ * restricted and begin with the atom of the entry. 0: out of memory, or they are too many. */
+uint16_t tocsin_universe_axis(tocsin_universe *universe, const void *key, size_t bytes);
+
 /* ---- equality (settle.c) --------------------------------------------------------------------- */
 
 /* Do the two have the same elements? Equal ids do; so do relations that differ but in the dims in
