@@ -77,9 +77,11 @@ sed 's/silu(%u)/swoosh(%u)/' one.plan >strange.plan
 sed 's/silu(%u)/swoosh(%u)/' two.plan >strange2.plan
 check "an operator without a rule is UNKNOWN" grep -q '"verdict":"UNKNOWN"' \
     <(tocsin verify strange.plan strange2.plan --format json)
-expect 3 tocsin verify strange.plan strange2.plan -n 1 >/dev/null </dev/null
+tocsin verify strange.plan strange2.plan >/dev/null
+check "its exit status is 3" test $? = 3
 echo 'op swoosh [...] -> [...]' >mine.ops
-check "declared, it is proved" tocsin verify strange.plan strange2.plan --ops mine.ops >/dev/null
+check "declared, it is proved" grep -q "^PROVED" \
+    <(tocsin verify strange.plan strange2.plan --ops mine.ops)
 check "what plan show prints reads back" cmp <(tocsin plan show two.plan) \
     <(tocsin plan show <(tocsin plan show two.plan))
 check "JSON is JSON" python -c 'import json, sys; json.load(sys.stdin)' \
