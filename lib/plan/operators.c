@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <tocsin/tensor.h>
 
 const tocsin_operator tocsin_operators[TOCSIN_OPERATOR_COUNT] = {
 #define X(code, name, rule, inputs, outputs, signature)                                            \
@@ -30,6 +31,30 @@ tocsin_operator_code tocsin_operator_from_name(const char *name, size_t bytes)
             return (tocsin_operator_code)code;
     }
     return TOCSIN_OPERATOR_COUNT;
+}
+
+/* A truth value, an integer, a real, a complex number; 0: unknown. */
+static int width_of(uint8_t dtype)
+{
+    switch ((tocsin_dtype)dtype) {
+    case TOCSIN_DTYPE_NONE:
+        return 0;
+    case TOCSIN_DTYPE_BOOL:
+        return TOCSIN_CAST_TRUTH;
+    case TOCSIN_DTYPE_COMPLEX32:
+    case TOCSIN_DTYPE_COMPLEX64:
+    case TOCSIN_DTYPE_COMPLEX128:
+        return TOCSIN_CAST_REAL + 1;
+    default:
+        return dtype >= TOCSIN_DTYPE_UINT8 && dtype <= TOCSIN_DTYPE_UINT64 ? TOCSIN_CAST_INTEGER
+                                                                           : TOCSIN_CAST_REAL;
+    }
+}
+
+tocsin_cast_kind tocsin_cast_kind_of(uint8_t from, uint8_t to)
+{
+    const int before = width_of(from), after = width_of(to);
+    return before == 0 || after == 0 || before <= after ? TOCSIN_CAST_ALL : (tocsin_cast_kind)after;
 }
 
 /* ---- parsing a signature --------------------------------------------------------------------- */

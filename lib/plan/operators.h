@@ -77,10 +77,10 @@
     X(FULL, "full", FULL, 0, 1, "")                                                                \
     X(ARANGE, "arange", ARANGE, 0, 1, "")                                                          \
     /* contractions and element-wise operators */                                                  \
-    X(LINEAR, "linear", LINEAR, 2, 1, "x[... k+] w[n k+] -> [... n] linear=0,1")               \
-    X(MM, "mm", MATMUL, 2, 1, "a[m k+] b[k+ n] -> [m n] linear=0,1")                           \
-    X(BMM, "bmm", MATMUL, 2, 1, "a[b m k+] b[b k+ n] -> [b m n] linear=0,1")                   \
-    X(MATMUL, "matmul", MATMUL, 2, 1, "a[... m k+] b[... k+ n] -> [... m n] linear=0,1")       \
+    X(LINEAR, "linear", LINEAR, 2, 1, "x[... k+] w[n k+] -> [... n] linear=0,1")                   \
+    X(MM, "mm", MATMUL, 2, 1, "a[m k+] b[k+ n] -> [m n] linear=0,1")                               \
+    X(BMM, "bmm", MATMUL, 2, 1, "a[b m k+] b[b k+ n] -> [b m n] linear=0,1")                       \
+    X(MATMUL, "matmul", MATMUL, 2, 1, "a[... m k+] b[... k+ n] -> [... m n] linear=0,1")           \
     X(MULTIPLY, "mul", MULTIPLY, 2, 1, "[...] [...] -> [...] linear=0,1 commutative")              \
     X(DIVIDE, "div", DIVIDE, 2, 1, "") /* a * reciprocal(b) */                                     \
     X(RECIPROCAL, "reciprocal", RECIPROCAL, 1, 1, "[...] -> [...]")                                \
@@ -109,7 +109,7 @@
     X(AND, "and", CONGRUENCE, 2, 1, "[...] [...] -> [...] commutative")                            \
     X(OR, "or", CONGRUENCE, 2, 1, "[...] [...] -> [...] commutative")                              \
     X(NOT, "not", CONGRUENCE, 1, 1, "[...] -> [...]")                                              \
-    X(WHERE, "where", WHERE, 3, 1, "[...] [...] [...] -> [...]")                              \
+    X(WHERE, "where", WHERE, 3, 1, "[...] [...] [...] -> [...]")                                   \
     X(MASKED_FILL, "masked_fill", MASKED_FILL, 2, 1, "[...] [...] -> [...]")                       \
     X(AMAX, "amax", AMAX, 1, 1, "")                                                                \
     X(SOFTMAX, "softmax", SOFTMAX, 1, 1, "")                                                       \
@@ -149,6 +149,15 @@ static inline bool tocsin_operator_communicates(tocsin_operator_code code)
 {
     return code >= TOCSIN_OPERATOR_ALL_REDUCE && code <= TOCSIN_OPERATOR_BARRIER;
 }
+
+/* What is left of a number after a cast, rounding aside. */
+typedef enum tocsin_cast_kind {
+    TOCSIN_CAST_ALL,     /* a wider dtype, or one as wide, or one is unknown */
+    TOCSIN_CAST_TRUTH,   /* to bool: is it 0? */
+    TOCSIN_CAST_INTEGER, /* to integers: without the fraction */
+    TOCSIN_CAST_REAL     /* of a complex number */
+} tocsin_cast_kind;
+tocsin_cast_kind tocsin_cast_kind_of(uint8_t from, uint8_t to); /* dtypes */
 
 /* ---- a parsed signature --------------------------------------------------------------------- */
 

@@ -31,6 +31,7 @@ typedef struct tocsin_kernel {
     tocsin_arena arena;
     uint64_t elements, elements_limit;
     uint64_t operations, operations_limit;
+    uint8_t cast;     /* tocsin_cast_kind of the operator that runs, if it is one */
     double collision; /* probability that two different arguments of an oracle met */
     const tocsin_signature
         *signatures[TOCSIN_OPERATOR_COUNT]; /* of the table, parsed when needed */

@@ -369,7 +369,7 @@ tocsin_status tocsin_kernel_run(tocsin_kernel *kernel, const tocsin_plan_op *op,
                 tocsin_array_undefine(kernel, &outputs[o], "%s with other operands", known->name));
         return TOCSIN_OK;
     }
-    if (is_layout(code))
+    if (is_layout(code) && (code != TOCSIN_OPERATOR_CAST || kernel->cast == TOCSIN_CAST_ALL))
         return tocsin_kernel_layout(kernel, op, inputs, outputs);
     if (tocsin_kernel_is_pointwise(code))
         return tocsin_kernel_pointwise(kernel, op, inputs, outputs);

@@ -2,12 +2,17 @@
  *
  * sigmoid, silu and tanh are made of exp, so that their laws hold; gelu is x times an oracle; the
  * rest without a law in field.h is an oracle. On small integers, comparisons, maxima and relu are
- * what they are for numbers.
+ * what they are for numbers. What an oracle says may be 0, or equal to another number, for the
+ * function that it stands for: whether it is, is a choice.
  */
 #include <assert.h>
 #include <math.h>
 
 #include "prove/evaluate_kernel.h"
+
+/* Keys of the oracles that are no operator's. */
+#define ZERO_KEY  UINT64_C(0x510e527fade682d1)
+#define CAST_KEYS UINT64_C(0x9b05688c2b3e6c1f)
 
 typedef struct evaluator {
     const tocsin_kernel *kernel;
@@ -15,7 +20,8 @@ typedef struct evaluator {
     uint64_t key;        /* of the oracle */
     tocsin_element a, b; /* constants */
     double real;
-    bool exact; /* no root of a non-square */
+    bool exact;  /* no root of a non-square */
+    bool opaque; /* an operand is */
     bool chosen;
 } evaluator;
 
@@ -25,6 +31,17 @@ typedef tocsin_element function(evaluator *point, const tocsin_element *x);
 static tocsin_element one(void)
 {
     return tocsin_element_of_integer(1);
+}
+
+/* Is the number 0? Not for certain when it is an oracle's. */
+static bool is_zero(evaluator *point, tocsin_element x)
+{
+    int64_t integer;
+    if (x.p == 0 || !point->opaque || !tocsin_element_is_finite(x) ||
+        tocsin_element_is_integer(x, &integer))
+        return x.p == 0;
+    point->chosen = true;
+    return (tocsin_oracle_of(point->field, ZERO_KEY, tocsin_element_multiply(x, x)).p & 1) != 0;
 }
 
 static tocsin_element boolean(bool value)
@@ -176,14 +193,14 @@ static tocsin_element minimum(evaluator *point, const tocsin_element *x)
 
 static tocsin_element equal(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return boolean(x[0].p == x[1].p);
+    if (!tocsin_element_is_finite(x[0]) || !tocsin_element_is_finite(x[1])) /* infinite */
+        return boolean(x[0].p == x[1].p);
+    return boolean(is_zero(point, tocsin_element_subtract(x[0], x[1])));
 }
 
 static tocsin_element not_equal(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return boolean(x[0].p != x[1].p);
+    return boolean(equal(point, x).p == 0);
 }
 
 static tocsin_element less(evaluator *point, const tocsin_element *x)
@@ -208,31 +225,38 @@ static tocsin_element greater_equal(evaluator *point, const tocsin_element *x)
 
 static tocsin_element and_of(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return boolean(x[0].p != 0 && x[1].p != 0);
+    return boolean(!is_zero(point, x[0]) && !is_zero(point, x[1]));
 }
 
 static tocsin_element or_of(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return boolean(x[0].p != 0 || x[1].p != 0);
+    return boolean(!is_zero(point, x[0]) || !is_zero(point, x[1]));
 }
 
 static tocsin_element not_of(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return boolean(x[0].p == 0);
+    return boolean(is_zero(point, x[0]));
 }
 
 static tocsin_element where(evaluator *point, const tocsin_element *x)
 {
-    (void)point;
-    return x[0].p != 0 ? x[1] : x[2];
+    return is_zero(point, x[0]) ? x[2] : x[1];
 }
 
 static tocsin_element masked_fill(evaluator *point, const tocsin_element *x)
 {
-    return x[1].p != 0 ? point->a : x[0];
+    return is_zero(point, x[1]) ? x[0] : point->a;
+}
+
+/* To truth values, or to integers (or the real part), which is an oracle for what is none. */
+static tocsin_element cast(evaluator *point, const tocsin_element *x)
+{
+    int64_t integer;
+    if (point->kernel->cast == TOCSIN_CAST_TRUTH)
+        return boolean(!is_zero(point, x[0]));
+    if (tocsin_element_is_integer(x[0], &integer))
+        return x[0];
+    return tocsin_oracle_of(point->field, CAST_KEYS + point->kernel->cast, x[0]);
 }
 
 /* What an operator does to the flags of its array. */
@@ -287,6 +311,7 @@ static const point_operator operators[] = {
     {TOCSIN_OPERATOR_NOT, 1, 0, not_of},
     {TOCSIN_OPERATOR_WHERE, 3, 0, where},
     {TOCSIN_OPERATOR_MASKED_FILL, 2, 0, masked_fill},
+    {TOCSIN_OPERATOR_CAST, 1, IS_OPAQUE, cast},
 };
 
 static const point_operator *find(tocsin_operator_code code)
@@ -433,6 +458,8 @@ tocsin_status tocsin_kernel_pointwise(tocsin_kernel *kernel, const tocsin_plan_o
                        .real = 1,
                        .exact = true,
                        .key = tocsin_kernel_function(kernel, op)};
+    for (uint32_t i = 0; i < op->input_count; ++i)
+        point.opaque |= inputs[i].opaque;
     read_constants(kernel, op, &point);
     for (int64_t k = 0; k < out->count; ++k) {
         tocsin_element x[3];

@@ -8,6 +8,7 @@
 #include "prove/evaluate_world.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <tocsin/tensor.h>
 
@@ -58,6 +59,43 @@ static void bound_operands(const tocsin_plan *plan, const tocsin_plan_role *role
     }
 }
 
+/* A constant of the operator that an input may be compared with: half of the integers of inputs are
+ * such ones, or inputs that a plan singles out would hardly occur. */
+static void note_constant(const tocsin_plan *plan, const tocsin_plan_op *op,
+                          tocsin_input_bounds *bounds)
+{
+    const tocsin_attribute *value = NULL;
+    if (op->code == TOCSIN_OPERATOR_FULL || op->code == TOCSIN_OPERATOR_ADD_SCALAR)
+        value = tocsin_plan_attribute(plan, op->attributes, "value");
+    if (!value || bounds->constant_count == TOCSIN_COUNT_OF(bounds->constants))
+        return;
+    double real = value->kind == TOCSIN_ATTRIBUTE_REAL ? value->real
+                  : value->kind == TOCSIN_ATTRIBUTE_INTEGERS && value->count == 1
+                      ? (double)value->integers[0]
+                      : 0.5;
+    if (!(fabs(real) < 0x1p40) || real != floor(real))
+        return;
+    int64_t constant =
+        op->code == TOCSIN_OPERATOR_FULL ? (int64_t)real : -(int64_t)real; /* x + value is 0 */
+    for (uint32_t k = 0; k < bounds->constant_count; ++k)
+        if (bounds->constants[k] == constant)
+            return;
+    bounds->constants[bounds->constant_count++] = constant;
+}
+
+/* An integer input: below its bound when it is an index, else perhaps a constant or next to it. */
+static int64_t integer_input(const tocsin_input_bounds *bounds, uint64_t random, uint64_t bound,
+                             bool is_index)
+{
+    if (random >> 63 && bounds->constant_count > 0) {
+        int64_t constant = bounds->constants[(random >> 40) % bounds->constant_count] +
+                           (int64_t)(random >> 32 & 3) % 3 - 1;
+        if (!is_index || (constant >= 0 && (uint64_t)constant < bound))
+            return constant;
+    }
+    return (int64_t)(random % bound);
+}
+
 tocsin_status tocsin_input_bounds_find(const tocsin_plan *logical, tocsin_input_bounds *bounds,
                                        tocsin_error *error)
 {
@@ -67,10 +105,13 @@ tocsin_status tocsin_input_bounds_find(const tocsin_plan *logical, tocsin_input_
         return tocsin_error_memory(error);
     bounds->logical = logical;
     bounds->default_bound = 2;
+    bounds->constant_count = 0;
     for (uint32_t s = role->segment_count; s-- > 0;) {
         const tocsin_plan_segment *segment = &logical->segments.items[role->first_segment + s];
-        for (uint32_t k = segment->op_count; k-- > 0;)
+        for (uint32_t k = segment->op_count; k-- > 0;) {
             bound_operands(logical, role, &logical->ops.items[segment->first_op + k], of);
+            note_constant(logical, &logical->ops.items[segment->first_op + k], bounds);
+        }
     }
     for (uint32_t v = 0; v < role->value_count; ++v) {
         const tocsin_plan_value *value = &logical->values.items[role->first_value + v];
@@ -91,25 +132,33 @@ tocsin_status tocsin_input_bounds_find(const tocsin_plan *logical, tocsin_input_
     return TOCSIN_OK;
 }
 
-static uint64_t bound_of(const tocsin_input_bounds *bounds, const char *name, uint8_t dtype)
+/* `*is_index`: no other integer can be. */
+static uint64_t bound_of(const tocsin_input_bounds *bounds, const char *name, uint8_t dtype,
+                         bool *is_index)
 {
     uint32_t id = tocsin_intern_find(&bounds->logical->strings, name, strlen(name));
     const uint64_t *bound = id ? tocsin_map_find(&bounds->bound, id) : NULL;
+    *is_index = true;
     if (dtype == TOCSIN_DTYPE_BOOL)
         return 2;
     if (bound && *bound)
         return *bound;
+    *is_index = false;
     bool is_integer = dtype >= TOCSIN_DTYPE_UINT8 && dtype <= TOCSIN_DTYPE_UINT64;
     return is_integer ? bounds->default_bound : 0;
 }
 
 /* The slice of a logical input: each element is a function of the name and the logical index. */
 static tocsin_status fill_input(const tocsin_world *world, const tocsin_world_rank *rank,
-                                const tocsin_plan_input *input, int64_t microbatch, uint64_t bound)
+                                const tocsin_plan_input *input, int64_t microbatch,
+                                const tocsin_input_bounds *bounds)
 {
     const tocsin_plan *plan = world->plan;
     const char *name = tocsin_plan_text(plan, input->name);
     tocsin_array *array = tocsin_world_value(world, rank, input->value, microbatch);
+    bool is_index;
+    const uint64_t bound = bound_of(
+        bounds, name, plan->values.items[rank->role->first_value + input->value].dtype, &is_index);
     const uint64_t key =
         tocsin_oracle_begin(&world->kernel->field, tocsin_hash64(name, strlen(name), 1));
     tocsin_element *data;
@@ -127,7 +176,8 @@ static tocsin_status fill_input(const tocsin_world *world, const tocsin_world_ra
         uint64_t state = key;
         for (uint8_t d = 0; d < array->ndim; ++d)
             state = tocsin_oracle_absorb(state, (uint64_t)index[d]);
-        data[k] = bound ? tocsin_element_of_integer((int64_t)(tocsin_mix64(state) % bound))
+        data[k] = bound ? tocsin_element_of_integer(
+                              integer_input(bounds, tocsin_mix64(state), bound, is_index))
                         : tocsin_oracle_value(state);
         for (uint8_t d = array->ndim; d-- > 0;) {
             if (++index[d] < start[d] + array->shape[d])
@@ -144,12 +194,9 @@ static tocsin_status fill_inputs(const tocsin_world *world, const tocsin_world_r
     const tocsin_plan *plan = world->plan;
     for (uint32_t i = 0; i < rank->role->input_count; ++i) {
         const tocsin_plan_input *input = &plan->inputs.items[rank->role->first_input + i];
-        const tocsin_plan_value *value =
-            &plan->values.items[rank->role->first_value + input->value];
-        uint64_t bound = bound_of(bounds, tocsin_plan_text(plan, input->name), value->dtype);
         uint32_t count = rank->single[input->value] ? 1 : plan->microbatches;
         for (uint32_t m = 0; m < count; ++m)
-            TOCSIN_TRY(fill_input(world, rank, input, m, bound));
+            TOCSIN_TRY(fill_input(world, rank, input, m, bounds));
     }
     return TOCSIN_OK;
 }
@@ -303,6 +350,12 @@ static tocsin_status run_locally(const tocsin_world *world, const tocsin_world_r
         arrays[i] = operand_of(world, rank, op, i, microbatch);
     for (uint32_t o = 0; o < op->output_count; ++o)
         outputs[o] = empty_output(world, rank, op, o, microbatch);
+    if (op->code == TOCSIN_OPERATOR_CAST) {
+        const uint32_t *operands = &world->plan->operands.items[op->first_operand];
+        const tocsin_plan_value *values = &world->plan->values.items[rank->role->first_value];
+        world->kernel->cast = (uint8_t)tocsin_cast_kind_of(values[operands[0]].dtype,
+                                                           values[operands[op->input_count]].dtype);
+    }
     tocsin_status status = tocsin_kernel_run(world->kernel, op, arrays, outputs);
     for (uint32_t o = 0; status == TOCSIN_OK && o < op->output_count; ++o)
         store(world, rank, op, o, microbatch, &outputs[o]);

@@ -10,6 +10,8 @@ typedef struct tocsin_input_bounds {
     const tocsin_plan *logical;
     tocsin_map bound;
     uint64_t default_bound; /* for integers of which nothing else is known */
+    int64_t constants[16];  /* integers that the plan compares with, perhaps */
+    uint32_t constant_count;
 } tocsin_input_bounds;
 
 tocsin_status tocsin_input_bounds_find(const tocsin_plan *logical, tocsin_input_bounds *bounds,

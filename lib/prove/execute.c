@@ -7,10 +7,10 @@
  */
 #include "prove/execute.h"
 
+#include "plan/operators.h"
 #include "prove/rebase.h"
 
 #include <assert.h>
-#include <tocsin/tensor.h>
 
 struct tocsin_unit_group {
     uint32_t calls;
@@ -365,24 +365,6 @@ static bool accumulate(const step *now, tocsin_relation_id relation)
     return report_refusal(now->run, now->unit, now->op_index);
 }
 
-/* How much of a number a dtype holds: 0 unknown, 1 a truth value, 2 an integer, 3 a real, 4 a
- * complex number. */
-static int rank_of_dtype(tocsin_dtype dtype)
-{
-    switch (dtype) {
-    case TOCSIN_DTYPE_NONE:
-        return 0;
-    case TOCSIN_DTYPE_BOOL:
-        return 1;
-    case TOCSIN_DTYPE_COMPLEX32:
-    case TOCSIN_DTYPE_COMPLEX64:
-    case TOCSIN_DTYPE_COMPLEX128:
-        return 4;
-    default:
-        return dtype >= TOCSIN_DTYPE_UINT8 && dtype <= TOCSIN_DTYPE_UINT64 ? 2 : 3;
-    }
-}
-
 /* A cast is the identity, for rounding is not looked at; but one to integers cuts fractions off,
  * and one to truth values asks whether the number is not 0. */
 static bool transfer(const step *now, const tocsin_execution *execution)
@@ -390,13 +372,12 @@ static bool transfer(const step *now, const tocsin_execution *execution)
     tocsin_prover *prover = now->run->prover;
     if (now->op->code != TOCSIN_OPERATOR_CAST)
         return tocsin_transfer(prover, execution);
-    const int from = rank_of_dtype(
-        (tocsin_dtype)tocsin_run_plan_value(now->run, now->unit, now->inputs[0])->dtype);
-    const int to = rank_of_dtype(
-        (tocsin_dtype)tocsin_run_plan_value(now->run, now->unit, now->outputs[0])->dtype);
-    if (from == 0 || to == 0 || from <= to)
+    const tocsin_cast_kind cast =
+        tocsin_cast_kind_of(tocsin_run_plan_value(now->run, now->unit, now->inputs[0])->dtype,
+                            tocsin_run_plan_value(now->run, now->unit, now->outputs[0])->dtype);
+    if (cast == TOCSIN_CAST_ALL)
         return tocsin_transfer(prover, execution);
-    const uint32_t key = tocsin_prover_key(prover, "cast:%d", to);
+    const uint32_t key = tocsin_prover_key(prover, "cast:%d", (int)cast);
     return key != 0 && tocsin_congruence(prover, key, "cast",
                                          &prover->table_signatures[TOCSIN_OPERATOR_EXP], execution);
 }

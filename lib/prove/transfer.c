@@ -122,6 +122,9 @@ static bool rule_scale(tocsin_prover *prover, const tocsin_kind *kind, const toc
     if (divisor == 0.0)
         return tocsin_rule_give(
             run, 0, scaled(prover, run->inputs[0], tocsin_kind_real(kind, "factor", 1.0)));
+    if (!(fabs(tocsin_kind_real(kind, "factor", 1.0) * divisor - 1.0) < 1e-12))
+        return tocsin_rule_refuse(prover, TOCSIN_CAUSE_WRONG_SCALE, kind,
+                                  "the factor is not the reciprocal of the divisor");
     const tocsin_factor_id factor =
         tocsin_factor_inverse(universe, tocsin_factor_real(universe, divisor));
     return tocsin_rule_give(run, 0, tocsin_relation_scale(universe, run->inputs[0], factor));

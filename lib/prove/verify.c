@@ -208,7 +208,8 @@ static bool list_unknown(const tocsin_attempt *one, const uint8_t *needed, tocsi
         const tocsin_plan_output *output =
             &logical->outputs.items[one->comparison.uncovered.items[k]];
         sound &= tocsin_report_line(
-            report, TOCSIN_REPORT_UNKNOWN, "output %s %s: no rank of the parallel plan declares it",
+            report, TOCSIN_REPORT_UNKNOWN,
+            "output %s %s: the ranks of the parallel plan do not declare all of it",
             tocsin_output_kind_text(output->kind), tocsin_plan_text(logical, output->name));
     }
     for (size_t k = 0; k < one->comparison.checks.count; k++) {
