@@ -253,6 +253,8 @@ static certify_outcome lay_out(certify_checker *checker, application *use)
         axis->coordinate = use->index_count;
         use->sizes[use->index_count++] = axis->local;
         if (axis->contracted && !axis->whole && axis->extent == 1 && axis->local > 1) {
+            if (use->call->one_hot)
+                return certify_unclear(checker, "a look-up in a table of equal rows");
             if (!use->call->maximum && __builtin_mul_overflow(use->times, axis->local, &use->times))
                 return certify_unclear(checker, "a size is too large");
         } else if (!axis->contracted && !axis->whole && !axis->any) {
@@ -552,7 +554,7 @@ static certify_outcome judge_box(certify_checker *checker, const application *us
 {
     const certificate *from = checker->certificate;
     certify_range drawn[2][CERTIFY_BOX_MAX];
-    uint32_t count[2] = {0, 0}, boxes = 0;
+    uint32_t count[2] = {0, 0};
 
     for (uint32_t k = 0; k < use->claim->range_count; k++) {
         const certify_range *range = &from->ranges.items[use->claim->first_range + k];
@@ -564,13 +566,12 @@ static certify_outcome judge_box(certify_checker *checker, const application *us
     }
     for (uint32_t i = 0; i < use->input_count; i++) {
         const certify_term *box = use->operands[i].box;
-        boxes += box != NULL;
         for (uint32_t k = 0; box != NULL && k < box->range_count; k++) {
             const certify_range *range = &from->ranges.items[box->first_range + k];
             if (range->maximum)
                 return certify_different(checker, "a partial maximum is used as if it were whole");
-            if (boxes > 1)
-                return certify_different(checker, "two operands are partial sums");
+            if (count[1] == CERTIFY_BOX_MAX)
+                return certify_unclear(checker, "the operands have too many ranges");
             drawn[1][count[1]++] = *range;
             for (uint32_t j = 0; j < use->input_count; j++) {
                 const certify_outcome outcome =

@@ -335,6 +335,7 @@ typedef struct certify_call {
     uint16_t linear; /* in these inputs */
     bool transposed;
     bool maximum; /* contracted axes make a partial maximum */
+    bool one_hot; /* what is contracted is a selection: equal elements are not added */
     bool divides; /* operand 1 is divided by: the product is with its reciprocal */
 } certify_call;
 certify_outcome certify_congruent(certify_checker *checker, const certify_call *call);

@@ -953,7 +953,13 @@ static certify_outcome judge_embedding(certify_checker *checker, judgement *now)
         if (rows != stop - start || (!found && start != 0))
             return certify_different(checker, "start and stop are not the rows of the claim");
     }
-    return judge_call(checker, now, &signature, 1, "embedding");
+    const certify_call call = {.step = now->step,
+                               .signature = &signature,
+                               .key = "embedding",
+                               .output = now->output,
+                               .linear = 1,
+                               .one_hot = true};
+    return certify_congruent(checker, &call);
 }
 
 /* gradient[i.. d..] indices[i..] -> [_ d..], summed over i.. */

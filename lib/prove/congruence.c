@@ -161,11 +161,14 @@ static bool draw_out(application *call)
             continue;
         const tocsin_term *term = &one->view->terms[0];
         const bool linear = is_linear_in(call->signature, i);
-        if (term->box_count > 0 && !linear) {
+        const bool second = linear && term->box_count > 0 && call->box_count > 0;
+        if (term->box_count > 0 && (!linear || (second && !tocsin_universe_is_lenient(universe)))) {
             tocsin_string string = {.limit_bytes = 200};
             tocsin_relation_text(universe, call->prover->plan[TOCSIN_LOGICAL], one->relation,
                                  &string, 200);
-            snprintf(text, sizeof text, "non-linear use of the partial value %s",
+            snprintf(text, sizeof text, "%s %s",
+                     linear ? "two partial operands; one is"
+                            : "non-linear use of the partial value",
                      tocsin_string_text(&string));
             tocsin_string_free(&string);
             return refuse(call, TOCSIN_CAUSE_MISSING_REDUCTION, text);
@@ -398,6 +401,14 @@ static uint32_t output_axes(const application *call, uint32_t output,
     return lead + form->ndim;
 }
 
+/* Is every element along the axis of the result equal, as those of all operands are? Not along an
+ * axis whose elements the operator couples: a triangle of ones is no ones. */
+static bool is_repeated(const application *call, int axis)
+{
+    return axis >= 0 && !call->axes[axis].bound && call->axes[axis].local > 0 &&
+           (axis >= call->signature->axis_count || !call->signature->whole[axis]);
+}
+
 /* The logical shape of an output: bound extents; axes that no operand binds have their local size.
  */
 static void logical_shape(const application *call, uint32_t output, const int8_t *axes,
@@ -407,7 +418,7 @@ static void logical_shape(const application *call, uint32_t output, const int8_t
         const bound_axis *axis = axes[d] < 0 ? NULL : &call->axes[axes[d]];
         if (axis != NULL && axis->bound)
             shape[d] = axis->extent;
-        else if (axis != NULL && axis->local > 0)
+        else if (is_repeated(call, axes[d]))
             shape[d] = 1; /* only repeated elements were seen: so is the result */
         else
             shape[d] = call->execution->output_shapes[output][d];
@@ -531,7 +542,7 @@ static bool make_output(application *call, uint32_t output, tocsin_atom_id atom,
                 digits[total++].axis = d;
             }
             shape[d] = axis->local;
-        } else if (axis != NULL && axis->local > 0) {
+        } else if (is_repeated(call, axes[d])) {
             shape[d] = axis->local;
             if (axis->local > 1)
                 digits[total++] = (tocsin_digit){.axis = TOCSIN_DIGIT_BROADCAST,
