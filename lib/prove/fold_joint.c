@@ -203,7 +203,7 @@ tocsin_relation_id tocsin_fold_jointly(tocsin_universe *universe, tocsin_relatio
         in.inverse_share = tocsin_factor_rational(universe, in.range.extent, in.range.count);
         const tocsin_relation_id rest = first->box[b].kind == TOCSIN_BOX_SUM ? release(&in, id) : 0;
         const tocsin_relation_id part = rest == 0 ? 0 : tocsin_relation_fold(universe, rest, size);
-        if (part != 0)
+        if (part != 0 && tocsin_universe_is_lenient(universe))
             made = restrict_part(&in, part);
         tocsin_scratch_reset(universe, mark);
     }

@@ -339,15 +339,9 @@ static bool unmasked_rows(tocsin_prover *prover, const tocsin_execution *run,
            remember(&prover->row_indices, run->outputs[0], index, partial);
 }
 
-static bool is_zero(const tocsin_prover *prover, tocsin_relation_id relation)
-{
-    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
-    return !view->segmented && view->count == 0;
-}
-
-/* Does the index, on the parallel side, name one of `rows` rows only? That a row is zero does not
- * matter then. It does behind a mask, or when it is the logical model's and a table there has as
- * many rows. */
+/* Does the index, on the parallel side, name one of `rows` rows only? Also where the rows are zero
+ * or cancel one another, a look-up out of the table has no value. It does behind a mask, or when
+ * the logical model has it and a table with as many rows. */
 static bool index_fits(const tocsin_prover *prover, tocsin_relation_id index, int64_t rows)
 {
     const tocsin_plan *plan = prover->plan[TOCSIN_LOGICAL];
@@ -409,8 +403,7 @@ bool tocsin_rule_embedding(tocsin_prover *prover, const tocsin_kind *kind,
 
     if (table->ndim < 1 || table->ndim + index->ndim > TOCSIN_PLAN_NDIM_MAX)
         return refuse(prover, TOCSIN_CAUSE_WRONG_LAYOUT, "embedding", "too many dims");
-    if (is_zero(prover, run->inputs[0]) && run->op == TOCSIN_PLAN_NONE &&
-        !index_fits(prover, run->inputs[1], table->shape[0]))
+    if (run->op == TOCSIN_PLAN_NONE && !index_fits(prover, run->inputs[1], table->shape[0]))
         return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding",
                       "the index may be out of the table");
     if (bounds_of(prover, run->inputs[1], "masked_index", &low, &high) &&
@@ -484,7 +477,7 @@ bool tocsin_rule_embedding_backward(tocsin_prover *prover, const tocsin_kind *ki
     int64_t low, high;
 
     (void)kind;
-    if (is_zero(prover, run->inputs[0]) && run->op == TOCSIN_PLAN_NONE &&
+    if (run->op == TOCSIN_PLAN_NONE &&
         !index_fits(prover, run->inputs[1], run->output_shapes[0][0]))
         return refuse(prover, TOCSIN_CAUSE_WRONG_SHARD, "embedding_backward",
                       "the index may be out of the table");

@@ -138,6 +138,14 @@ void tocsin_universe_set_plan(tocsin_universe *universe, const tocsin_plan *logi
  * that also move with the other are decided only when it is known. */
 void tocsin_universe_set_sizes(tocsin_universe *universe, const int64_t size[TOCSIN_SYMBOL_COUNT]);
 
+/* Strict: a sum of values that are partial each in its own way, and a product of partial values,
+ * are refused where they occur, which shows where a reduction is missing. At first they are not,
+ * and carry a box on an axis of their own (tocsin_universe_axis). */
+void tocsin_universe_set_strict(tocsin_universe *universe, bool strict);
+/* May such a value come about? That it did is remembered. */
+bool tocsin_universe_is_lenient(tocsin_universe *universe);
+bool tocsin_universe_was_lenient(const tocsin_universe *universe);
+
 const tocsin_relation *tocsin_relation_get(const tocsin_universe *universe, tocsin_relation_id id);
 const tocsin_atom *tocsin_atom_get(const tocsin_universe *universe, tocsin_atom_id id);
 

@@ -83,6 +83,22 @@ tocsin_status tocsin_universe_status(const tocsin_universe *universe, tocsin_err
         "the proof exceeds a limit: a factor beyond 64 bits, or too many values");
 }
 
+void tocsin_universe_set_strict(tocsin_universe *universe, bool strict)
+{
+    universe->strict = strict;
+}
+
+bool tocsin_universe_is_lenient(tocsin_universe *universe)
+{
+    universe->lenient |= !universe->strict;
+    return !universe->strict;
+}
+
+bool tocsin_universe_was_lenient(const tocsin_universe *universe)
+{
+    return universe->lenient;
+}
+
 void tocsin_universe_set_logical(tocsin_universe *universe, bool logical)
 {
     universe->logical = logical;

@@ -58,6 +58,7 @@ struct tocsin_view_pattern; /* view_pattern.c */
 struct tocsin_universe {
     tocsin_status status; /* sticks */
     bool logical;
+    bool strict, lenient; /* tocsin_universe_set_strict, _was_lenient */
     int64_t symbol_size[TOCSIN_SYMBOL_COUNT]; /* 0: not told */
     tocsin_refusal refusal;
     tocsin_arena arena;   /* what is interned */

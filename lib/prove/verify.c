@@ -80,10 +80,12 @@ static void attempt_free(tocsin_attempt *one)
 
 static tocsin_status attempt_run(tocsin_attempt *one, const tocsin_plan *logical,
                                  const tocsin_plan *parallel, bool enumerate_replicas,
-                                 bool enumerate_microbatches, tocsin_error *error)
+                                 bool enumerate_microbatches, bool strict,
+                                 tocsin_error *error)
 {
     *one = (tocsin_attempt){0};
     TOCSIN_TRY(tocsin_prover_init(&one->prover, logical, parallel, error));
+    tocsin_universe_set_strict(one->prover.universe, strict);
     TOCSIN_TRY(tocsin_run_init(&one->logical, &one->prover, TOCSIN_LOGICAL, true, true, error));
     tocsin_universe_set_plan(one->prover.universe, logical);
     tocsin_universe_set_logical(one->prover.universe, true);
@@ -104,15 +106,24 @@ static tocsin_status prove(tocsin_attempt *one, const tocsin_plan *logical,
                            const tocsin_plan *parallel, const tocsin_sanity *sanity, bool enumerate,
                            tocsin_error *error)
 {
-    const bool replicas = enumerate || !sanity->uniform_replicas;
-    const bool microbatches = enumerate || !sanity->uniform_microbatches;
-    TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, error));
-    if ((replicas && microbatches) || tocsin_comparison_equal(&one->comparison) ||
-        tocsin_plan_get_size(parallel).executions > TOCSIN_ENUMERATION_LIMIT)
+    bool replicas = enumerate || !sanity->uniform_replicas;
+    bool microbatches = enumerate || !sanity->uniform_microbatches;
+    const bool large = tocsin_plan_get_size(parallel).executions > TOCSIN_ENUMERATION_LIMIT;
+    TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, false, error));
+    if (tocsin_comparison_equal(&one->comparison) || large)
         return TOCSIN_OK;
     /* what is wrong shows better rank by rank, and symbols cannot express everything */
+    if (!replicas || !microbatches) {
+        replicas = microbatches = true;
+        attempt_free(one);
+        TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, false, error));
+    }
+    if (tocsin_comparison_equal(&one->comparison) ||
+        !tocsin_universe_was_lenient(one->prover.universe))
+        return TOCSIN_OK;
+    /* and where it begins, when partial values are not followed any further than need be */
     attempt_free(one);
-    return attempt_run(one, logical, parallel, true, true, error);
+    return attempt_run(one, logical, parallel, replicas, microbatches, true, error);
 }
 
 /* ---- coverage
