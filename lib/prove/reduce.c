@@ -184,7 +184,8 @@ static bool sum_term(tocsin_prover *prover, uint32_t bits, bool keep, const tocs
     step.inputs = &once;
     for (uint32_t d = 0; d < view->ndim; d++)
         single |= (bits >> d & 1 & (view->shape[d] == 1)) << d;
-    if (single != 0 && run->op == TOCSIN_PLAN_NONE) { /* perhaps one element of a logical dim */
+    /* perhaps one element of a logical dim; what is repeated goes first, as on the logical side */
+    if (repeated == 0 && single != 0 && run->op == TOCSIN_PLAN_NONE) {
         step.known_only = true;
         if (reduce_one(prover, "sum", bits, keep, true, &step))
             return scale_output(prover, run, count);
