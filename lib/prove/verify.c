@@ -80,8 +80,7 @@ static void attempt_free(tocsin_attempt *one)
 
 static tocsin_status attempt_run(tocsin_attempt *one, const tocsin_plan *logical,
                                  const tocsin_plan *parallel, bool enumerate_replicas,
-                                 bool enumerate_microbatches, bool strict,
-                                 tocsin_error *error)
+                                 bool enumerate_microbatches, bool strict, tocsin_error *error)
 {
     *one = (tocsin_attempt){0};
     TOCSIN_TRY(tocsin_prover_init(&one->prover, logical, parallel, error));
@@ -278,7 +277,12 @@ static tocsin_verdict verdict_of(const tocsin_attempt *one, const tocsin_report 
 /* ---- tier 3: small plans are run over a finite field
  * ----------------------------------------------- */
 
-typedef enum opinion { OPINION_NONE, OPINION_EQUAL, OPINION_DIFFERENT } opinion;
+typedef enum opinion {
+    OPINION_NONE, /* too large, or it cannot run to its end */
+    OPINION_EQUAL,
+    OPINION_OPEN, /* no difference, but not everything could be compared */
+    OPINION_DIFFERENT
+} opinion;
 
 /* What evaluation says of a plan that the relations did not prove: different normal forms are not
  * yet different functions. Plans beyond the limits get no opinion. */
@@ -307,8 +311,10 @@ static tocsin_status second_opinion(const tocsin_plan *logical, const tocsin_pla
             *given = OPINION_DIFFERENT;
             return TOCSIN_OK;
         }
-        if (outcome != TOCSIN_EVALUATED_EQUAL || !whole)
+        if (outcome != TOCSIN_EVALUATED_EQUAL || !whole) {
+            *given = whole ? OPINION_OPEN : OPINION_NONE;
             return TOCSIN_OK;
+        }
     }
     *given = OPINION_EQUAL;
     return TOCSIN_OK;
@@ -335,7 +341,7 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
         sanity->findings.count == 0)
         status = second_opinion(one->logical.plan, plan, &second, &epsilon, error);
     report->confirmed = second == OPINION_DIFFERENT;
-    if (status == TOCSIN_OK && second != OPINION_EQUAL)
+    if (status == TOCSIN_OK && second != OPINION_EQUAL && second != OPINION_OPEN)
         status = tocsin_diagnose(one, sanity, report, error);
     if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
                                 !list_assumptions(one, report) || !list_dead(one, needed, report)))
