@@ -343,6 +343,11 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
     report->confirmed = second == OPINION_DIFFERENT;
     if (status == TOCSIN_OK && second != OPINION_EQUAL && second != OPINION_OPEN)
         status = tocsin_diagnose(one, sanity, report, error);
+    if (status == TOCSIN_OK && second == OPINION_OPEN &&
+        !tocsin_report_line(report, TOCSIN_REPORT_UNKNOWN,
+                            "some outputs are not proved; run over a finite field they do not "
+                            "differ, but not all could be compared"))
+        status = tocsin_error_memory(error);
     if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
                                 !list_assumptions(one, report) || !list_dead(one, needed, report)))
         status = tocsin_error_memory(error);
