@@ -36,7 +36,7 @@ typedef struct joint {
     restriction atoms[ATOMS_MAX];
 } joint;
 
-static int64_t common_divisor(int64_t a, int64_t b)
+static int64_t greatest_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {
         const int64_t rest = a % b;
@@ -46,14 +46,14 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a < 0 ? -a : a;
 }
 
-/* Extent, start and count divided by what they have in common. */
+/* Extent, start and count divided by their greatest divisor. */
 static tocsin_box_entry in_lowest_terms(const tocsin_box_entry *entry)
 {
     tocsin_box_entry made = *entry;
-    int64_t by = common_divisor(entry->extent, entry->count);
-    by = common_divisor(by, entry->start.base);
+    int64_t by = greatest_divisor(entry->extent, entry->count);
+    by = greatest_divisor(by, entry->start.base);
     for (int s = 0; s < TOCSIN_SYMBOL_COUNT; s++)
-        by = common_divisor(by, entry->start.weight[s]);
+        by = greatest_divisor(by, entry->start.weight[s]);
     made.extent /= by;
     made.count /= by;
     made.start.base /= by;
@@ -155,7 +155,7 @@ static tocsin_relation_id restrict_part(const joint *in, tocsin_relation_id part
     memcpy(key + 1, in->atoms, in->count * sizeof key[0]);
     for (uint32_t i = 0; i < in->count; i++)
         if (in->atoms[i].contraction != 0)
-            extent = common_divisor(extent, in->atoms[i].extent);
+            extent = greatest_divisor(extent, in->atoms[i].extent);
     const uint16_t axis = tocsin_universe_axis(universe, key, (in->count + 1) * sizeof key[0]);
     if (axis == 0)
         return 0;
