@@ -134,8 +134,10 @@ class Lowering:
         if a.constant is not None and name in ("sum", "mean"):
             count = math.prod(a.shape[d] for d in dims) if name == "sum" else 1
             return self.tape.full(shape, dtype or a.dtype, a.constant * count)
-        return self.emit(name, [a], shape, dtype or a.dtype,
-                         {"dims": dims, "keepdim": int(bool(keepdim))})
+        # Kept dimensions are a view of the reduced value: one form for both.
+        reduced = [n for d, n in enumerate(a.shape) if d not in dims]
+        result = self.emit(name, [a], reduced, dtype or a.dtype, {"dims": dims, "keepdim": 0})
+        return self.tape.view(result, shape)
 
     def exp(self, a) -> Value:
         return self.emit("exp", [a])
