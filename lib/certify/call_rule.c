@@ -31,8 +31,8 @@ typedef struct axis_use {
 } axis_use;
 
 typedef struct operand_use {
-    uint32_t relation, whole;          /* the operand, and the atom's */
-    int8_t axis[TOCSIN_PLAN_NDIM_MAX]; /* by dim: into axes; -1: the one element */
+    uint32_t relation, whole;             /* the operand, and the atom's */
+    int8_t axis[2][TOCSIN_PLAN_NDIM_MAX]; /* by dim of either: into axes; -1: the one element */
     certify_number factor;
     const certify_term *box; /* the term whose ranges the operand carries, or NULL */
 } operand_use;
@@ -45,10 +45,12 @@ typedef struct application {
     operand_use operands[INPUTS_MAX];
     axis_use axes[AXES_MAX];
     uint32_t axis_count, input_count, index_count, judged;
-    int8_t output_axis[TOCSIN_PLAN_NDIM_MAX];
+    int8_t output_axis[2][TOCSIN_PLAN_NDIM_MAX]; /* by dim of the claim, of the atom */
+    uint32_t output_lead[2];                     /* dims of `...` in the claim, in the atom */
     int64_t sizes[TOCSIN_PLAN_NDIM_MAX + AXES_MAX];
     uint32_t output_ndim;
     int64_t times; /* a contraction over equal elements */
+    int mask;      /* 1, 2: the mask's lower, upper bound is judged in place of operand 1 */
 } application;
 
 /* ---- the digits of a contraction axis -----------------------------------------------------------
@@ -155,76 +157,116 @@ static axis_use *new_axis(application *use)
     return &use->axes[use->axis_count++];
 }
 
-static int64_t local_size(certify_checker *checker, const application *use, uint32_t input,
-                          uint32_t dim)
+/* The size of a dim as the signature counts dims. `side` 0: of the operand, 1: of the atom's. */
+static int64_t size_of(const certify_checker *checker, const application *use, uint32_t input,
+                       int side, uint32_t dim)
 {
-    const uint32_t relation = use->operands[input].relation;
+    const operand_use *operand = &use->operands[input];
+    const uint32_t relation = side == 0 ? operand->relation : operand->whole;
     const uint32_t ndim = certify_ndim(checker, relation);
-    if (use->call->transposed && input == 1 && dim + 2 >= ndim)
+    if (side == 0 && use->call->transposed && input == 1 && dim + 2 >= ndim)
         dim = dim + 1 == ndim ? ndim - 2 : ndim - 1;
     return certify_shape(checker, relation)[dim];
 }
 
-/* Which axis each dim of each operand is. */
+/* The axis of a dim: those of `...` count from the right, behind the named ones. */
+static int axis_of(const application *use, const tocsin_signature_operand *form, uint32_t lead,
+                   uint32_t dim)
+{
+    return dim < lead ? (int)(use->call->signature->axis_count + lead - 1 - dim)
+                      : form->axis[dim - lead];
+}
+
+/* One axis for each name, each dim of `...`, and each `_` of an operand (of both its sides). */
+static certify_outcome bind_operand(certify_checker *checker, application *use, uint32_t input)
+{
+    operand_use *operand = &use->operands[input];
+    const tocsin_signature_operand *form = &use->call->signature->operands[input];
+    const uint32_t any_first = use->axis_count;
+
+    for (uint32_t k = 0; k < form->ndim; k++)
+        if (form->axis[k] == TOCSIN_AXIS_ANY) {
+            axis_use *any = new_axis(use);
+            if (any == NULL)
+                return certify_unclear(checker, "too many axes");
+            any->any = true;
+        }
+    for (int side = 0; side < 2; side++) {
+        const uint32_t ndim = certify_ndim(checker, side == 0 ? operand->relation : operand->whole);
+        uint32_t any = any_first;
+        for (uint32_t d = 0; d < ndim; d++) {
+            int axis = axis_of(use, form, ndim - form->ndim, d);
+            const int64_t size = size_of(checker, use, input, side, d);
+            if (axis == TOCSIN_AXIS_ANY)
+                axis = (int)any++;
+            operand->axis[side][d] = (int8_t)axis;
+            if (axis == TOCSIN_AXIS_ONE && size != 1)
+                return certify_different(checker, "an axis of size 1 has another size");
+            const certify_outcome outcome =
+                axis < 0
+                    ? CERTIFY_DONE
+                    : bind(checker, &use->axes[axis], side == 0 ? size : 0, side == 1 ? size : 0);
+            if (outcome != CERTIFY_DONE)
+                return outcome;
+        }
+    }
+    return CERTIFY_DONE;
+}
+
+/* The dims of `...` may be other ones in the atom: only elements are compared. */
+static certify_outcome count_ellipsis(certify_checker *checker, application *use,
+                                      uint32_t *ellipsis)
+{
+    const tocsin_signature *signature = use->call->signature;
+    const tocsin_signature_operand *out =
+        &signature->operands[use->input_count + use->call->output];
+    const uint32_t out_ndim[2] = {use->output_ndim, use->atom->ndim};
+
+    *ellipsis = 0;
+    for (int side = 0; side < 2; side++) {
+        if (out_ndim[side] < out->ndim || (out_ndim[side] > out->ndim && !out->ellipsis))
+            return certify_different(checker, "the result has another number of dims");
+        use->output_lead[side] = out_ndim[side] - out->ndim;
+        *ellipsis = *ellipsis > use->output_lead[side] ? *ellipsis : use->output_lead[side];
+        for (uint32_t i = 0; i < use->input_count; i++) {
+            const tocsin_signature_operand *form = &signature->operands[i];
+            const uint32_t ndim = certify_ndim(checker, side == 0 ? use->operands[i].relation
+                                                                  : use->operands[i].whole);
+            if (ndim < form->ndim || (ndim > form->ndim && !form->ellipsis) ||
+                ndim - form->ndim > use->output_lead[side])
+                return certify_different(checker, "an operand has another number of dims");
+        }
+    }
+    return CERTIFY_DONE;
+}
+
+/* Which axis each dim of each operand and of the result is. */
 static certify_outcome bind_operands(certify_checker *checker, application *use)
 {
     const tocsin_signature *signature = use->call->signature;
-    uint32_t ellipsis = 0;
+    const tocsin_signature_operand *out =
+        &signature->operands[use->input_count + use->call->output];
+    uint32_t ellipsis;
 
-    for (uint32_t i = 0; i < use->input_count; i++) {
-        const uint32_t ndim = certify_ndim(checker, use->operands[i].relation);
-        const tocsin_signature_operand *form = &signature->operands[i];
-        if (ndim < form->ndim || (ndim > form->ndim && !form->ellipsis) ||
-            certify_ndim(checker, use->operands[i].whole) != ndim)
-            return certify_different(checker, "an operand has another number of dims");
-        ellipsis = ndim - form->ndim > ellipsis ? ndim - form->ndim : ellipsis;
-    }
-    for (uint32_t a = 0; a < signature->axis_count + ellipsis; a++) {
+    use->output_ndim = certify_ndim(checker, use->claimed);
+    certify_outcome outcome = count_ellipsis(checker, use, &ellipsis);
+    for (uint32_t a = 0; outcome == CERTIFY_DONE && a < signature->axis_count + ellipsis; a++) {
         axis_use *axis = new_axis(use);
         if (axis == NULL)
             return certify_unclear(checker, "too many axes");
         axis->contracted = a < signature->axis_count && signature->contracted[a];
         axis->whole = a < signature->axis_count && signature->whole[a];
     }
-    for (uint32_t i = 0; i < use->input_count; i++) {
-        operand_use *operand = &use->operands[i];
-        const tocsin_signature_operand *form = &signature->operands[i];
-        const uint32_t ndim = certify_ndim(checker, operand->relation);
-        const uint32_t lead = ndim - form->ndim;
-        for (uint32_t d = 0; d < ndim; d++) {
-            int axis =
-                d < lead ? (int)(signature->axis_count + lead - 1 - d) : form->axis[d - lead];
-            const int64_t local = local_size(checker, use, i, d);
-            const int64_t extent = certify_shape(checker, operand->whole)[d];
-            if (axis == TOCSIN_AXIS_ANY) {
-                axis_use *any = new_axis(use);
-                if (any == NULL)
-                    return certify_unclear(checker, "too many axes");
-                any->any = true;
-                axis = (int)use->axis_count - 1;
-            }
-            operand->axis[d] = (int8_t)axis;
-            if (axis == TOCSIN_AXIS_ONE && (local != 1 || extent != 1))
-                return certify_different(checker, "an axis of size 1 has another size");
-            const certify_outcome outcome =
-                axis < 0 ? CERTIFY_DONE : bind(checker, &use->axes[axis], local, extent);
-            if (outcome != CERTIFY_DONE)
-                return outcome;
+    for (uint32_t i = 0; i < use->input_count && outcome == CERTIFY_DONE; i++)
+        outcome = bind_operand(checker, use, i);
+    for (int side = 0; side < 2 && outcome == CERTIFY_DONE; side++)
+        for (uint32_t d = 0; d < use->output_lead[side] + out->ndim; d++) {
+            const int axis = axis_of(use, out, use->output_lead[side], d);
+            use->output_axis[side][d] = (int8_t)axis;
+            if (axis >= 0)
+                use->axes[axis].output_dim = (int)d;
         }
-    }
-    const tocsin_signature_operand *out =
-        &signature->operands[use->input_count + use->call->output];
-    const uint32_t lead = out->ellipsis ? ellipsis : 0;
-    use->output_ndim = certify_ndim(checker, use->claimed);
-    if (use->output_ndim != lead + out->ndim || use->atom->ndim != use->output_ndim)
-        return certify_different(checker, "the result has another number of dims");
-    for (uint32_t d = 0; d < use->output_ndim; d++) {
-        use->output_axis[d] =
-            d < lead ? (int8_t)(signature->axis_count + lead - 1 - d) : out->axis[d - lead];
-        if (use->output_axis[d] >= 0)
-            use->axes[use->output_axis[d]].output_dim = (int)d;
-    }
-    return CERTIFY_DONE;
+    return outcome;
 }
 
 /* Sizes of the result, and one coordinate for every axis that is run over. */
@@ -236,13 +278,20 @@ static certify_outcome lay_out(certify_checker *checker, application *use)
     use->index_count = 0;
     use->times = 1;
     for (uint32_t d = 0; d < use->output_ndim; d++) {
-        const int a = use->output_axis[d];
-        const axis_use *axis = a < 0 ? NULL : &use->axes[a];
-        const int64_t local = axis != NULL && axis->local > 0 ? axis->local : shape[d];
-        const int64_t extent = axis != NULL && axis->local > 0 ? axis->extent : shape[d];
-        if (shape[d] != local || whole[d] != extent || (a == TOCSIN_AXIS_ONE && shape[d] != 1))
+        const int a = use->output_axis[0][d];
+        if ((a >= 0 && use->axes[a].local > 0 && shape[d] != use->axes[a].local) ||
+            (a == TOCSIN_AXIS_ONE && shape[d] != 1))
             return certify_different(checker, "the result has another size than its operands");
         use->sizes[use->index_count++] = shape[d];
+    }
+    for (uint32_t d = 0; d < use->atom->ndim; d++) {
+        const int a = use->output_axis[1][d];
+        const bool bound = a >= 0 && use->axes[a].extent > 0;
+        const int64_t size =
+            bound ? use->axes[a].extent : shape[d - use->output_lead[1] + use->output_lead[0]];
+        const bool shard = use->call->scattered && d == 0 && whole[d] >= use->call->high;
+        if ((whole[d] != size && !shard) || (!bound && d < use->output_lead[1]))
+            return certify_different(checker, "the atom has another size than its operands");
     }
     for (uint32_t a = 0; a < use->axis_count; a++) {
         axis_use *axis = &use->axes[a];
@@ -316,9 +365,10 @@ static certify_outcome read_ignored(certify_checker *checker, const application 
         const operand_use *operand = &use->operands[i];
         const uint32_t ndim = certify_ndim(checker, operand->relation);
         uint32_t one = 1, other = 1, dim = 0, before[2] = {0, 0};
-        while (dim < ndim && operand->axis[dim] != (int8_t)axis)
+        while (dim < ndim && operand->axis[0][dim] != (int8_t)axis)
             dim++;
-        if (dim == ndim || certify_shape(checker, operand->whole)[dim] == 1)
+        if (dim == ndim || operand->axis[1][dim] != (int8_t)axis ||
+            certify_shape(checker, operand->whole)[dim] == 1)
             continue;
         const certify_term *term[2] = {find_term(from, operand->whole, 0, &one),
                                        find_term(from, operand->relation, 0, &other)};
@@ -349,18 +399,23 @@ static certify_outcome place_axes(certify_checker *checker, const application *u
                                   const certify_form *index, certify_form *local,
                                   certify_form *logical)
 {
-    certify_entry claim;
-    certify_outcome outcome = evaluate_claim(checker, use, index, &claim);
+    certify_entry place, *claim = &place;
+    certify_outcome outcome = evaluate_claim(checker, use, index, claim);
     for (uint32_t d = 0; d < use->output_ndim && outcome == CERTIFY_DONE; d++) {
-        const int a = use->output_axis[d];
-        const bool bound = a >= 0 && use->axes[a].local > 0;
-        const bool same = certify_form_compare(&claim.index[d], &index[d]) == 0;
-        if ((!bound || use->axes[a].whole) && !same)
-            return certify_different(checker, "an axis of the result must be whole but is not");
-        if (bound) {
+        const int a = use->output_axis[0][d];
+        if (a >= 0 && use->axes[a].local > 0)
             local[a] = index[d];
-            logical[a] = claim.index[d];
-        }
+    }
+    for (uint32_t d = 0; d < use->atom->ndim && outcome == CERTIFY_DONE; d++) {
+        const int a = use->output_axis[1][d];
+        const bool bound = a >= 0 && use->axes[a].extent > 0;
+        if (bound)
+            logical[a] = claim->index[d];
+        certify_form same = index[d - use->output_lead[1] + use->output_lead[0]];
+        same.base += use->call->scattered && d == 0 ? use->call->low : 0;
+        if (d >= use->output_lead[1] && (!bound || use->axes[a].whole) &&
+            certify_form_compare(&claim->index[d], &same) != 0)
+            return certify_different(checker, "an axis of the result must be whole but is not");
     }
     for (uint32_t a = 0; a < use->axis_count && outcome == CERTIFY_DONE; a++) {
         const axis_use *axis = &use->axes[a];
@@ -371,7 +426,7 @@ static certify_outcome place_axes(certify_checker *checker, const application *u
             local[a] = certify_constant(0);
             outcome = read_ignored(checker, use, a, &logical[a]);
         } else if (axis->contracted && !axis->whole)
-            outcome = contracted_index(checker, use, a, &claim, &local[a], &logical[a]);
+            outcome = contracted_index(checker, use, a, claim, &local[a], &logical[a]);
     }
     return outcome;
 }
@@ -408,8 +463,8 @@ static certify_outcome operand_difference(certify_checker *checker, const void *
     const application *use = context;
     const operand_use *operand = &use->operands[use->judged];
     certify_form local[AXES_MAX], logical[AXES_MAX], at[2][TOCSIN_PLAN_NDIM_MAX];
+    certify_form masked[TOCSIN_PLAN_NDIM_MAX];
     const certify_number one = certify_integer(1), minus = certify_integer(-1);
-    const uint32_t ndim = certify_ndim(checker, operand->relation);
     certify_number scale;
     certify_span *spans = NULL;
     uint32_t span_count = 0;
@@ -417,17 +472,27 @@ static certify_outcome operand_difference(certify_checker *checker, const void *
     certify_outcome outcome = place_axes(checker, use, index, local, logical);
     if (outcome != CERTIFY_DONE)
         return outcome;
-    for (uint32_t d = 0; d < ndim; d++) {
-        const int a = operand->axis[d];
-        const uint32_t place = use->call->transposed && use->judged == 1 && d + 2 >= ndim
-                                   ? d + 1 == ndim ? ndim - 2 : ndim - 1
-                                   : d;
-        const bool repeated = a < 0 || certify_shape(checker, operand->relation)[place] == 1;
-        const bool single = a < 0 || certify_shape(checker, operand->whole)[d] == 1;
-        at[0][place] = repeated ? certify_constant(0) : local[a];
-        at[1][d] = single ? certify_constant(0) : logical[a];
+    for (int side = 0; side < 2; side++) {
+        const uint32_t ndim = certify_ndim(checker, side == 0 ? operand->relation : operand->whole);
+        for (uint32_t d = 0; d < ndim; d++) {
+            const int a = operand->axis[side][d];
+            const bool swapped =
+                side == 0 && use->call->transposed && use->judged == 1 && d + 2 >= ndim;
+            const uint32_t dim = !swapped ? d : d + 1 == ndim ? ndim - 2 : ndim - 1;
+            const bool single = a < 0 || size_of(checker, use, use->judged, side, d) == 1;
+            at[side][dim] = single ? certify_constant(0) : side == 0 ? local[a] : logical[a];
+        }
     }
-    outcome = certify_evaluate(checker, operand->relation, at[0], &one, NULL, 0);
+    for (uint32_t d = 0; use->mask > 0 && d < certify_ndim(checker, use->operands[0].relation); d++)
+        masked[d] = local[use->operands[0].axis[0][d]]; /* where the gradient is */
+    if (use->call->scattered && use->mask > 0)
+        outcome = certify_gradient_mask(checker, use->operands[0].relation, masked, use->mask == 2,
+                                        use->mask == 2 ? use->call->high : use->call->low);
+    else if (use->call->scattered)
+        outcome = certify_unmasked(checker, operand->relation, at[0], use->judged == 0,
+                                   use->call->low, use->call->high);
+    else
+        outcome = certify_evaluate(checker, operand->relation, at[0], &one, NULL, 0);
     if (outcome != CERTIFY_DONE)
         return outcome;
     if (use->call->divides && use->judged == 1)
@@ -482,6 +547,16 @@ static certify_outcome judge_operand(certify_checker *checker, application *use,
     char why[sizeof checker->why] = "";
 
     use->judged = input;
+    if (use->call
+            ->scattered) { /* nothing to propose: a factor of the gradient is that of the claim */
+        operand->factor = input == 0 ? use->claim->factor : certify_integer(1);
+        outcome = CERTIFY_DONE;
+        for (use->mask = 0; use->mask <= 2 * (int)input && outcome == CERTIFY_DONE; use->mask++)
+            outcome =
+                certify_everywhere(checker, use->sizes, use->index_count, operand_difference, use);
+        use->mask = 0;
+        return outcome;
+    }
     for (uint32_t nth = 0; nth < (linear ? 16U : 1U) && outcome == CERTIFY_DIFFERENT; nth++) {
         if (!propose(checker, operand, nth))
             break;

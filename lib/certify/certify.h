@@ -7,6 +7,7 @@
  *   box_sum.c           equality of sums of boxes
  *   local_rule.c        operators that are exact knowledge (structure, linear combinations)
  *   call_rule.c         operators of which only their axis signature is known
+ *   lookup_rule.c       look-ups in a shard of a table's rows, behind a mask
  *   exchange_rule.c     collectives and accumulation
  *   replay.c            the schedule: what meets, what is read when
  *   certify.c           the public call, inputs and outputs
@@ -334,13 +335,42 @@ typedef struct certify_call {
     uint32_t output;
     uint16_t linear; /* in these inputs */
     bool transposed;
-    bool maximum; /* contracted axes make a partial maximum */
+    bool maximum;   /* contracted axes make a partial maximum */
+    bool scattered; /* gradients behind a mask, by a masked index, into rows [low, high) */
+    int64_t low, high;
     bool one_hot; /* what is contracted is a selection: equal elements are not added */
     bool divides; /* operand 1 is divided by: the product is with its reciprocal */
 } certify_call;
 certify_outcome certify_congruent(certify_checker *checker, const certify_call *call);
 /* The text by which atoms name an operator that has its own kind. */
 void certify_kind_text(const tocsin_plan *plan, const tocsin_plan_op *op, tocsin_string *text);
+
+/* ---- look-ups behind masks (lookup_rule.c) */
+
+/* The bounds of an atom called NAME:LOW:HIGH. */
+bool certify_masked_bounds(const certify_checker *checker, uint32_t atom, const char *name,
+                           int64_t *low, int64_t *high);
+/* The one entry that the relation is at this index; not added to the bag. Not expanded. */
+certify_outcome certify_single(certify_checker *checker, uint32_t relation,
+                               const certify_form *index, certify_entry *entry);
+/* Append what the mask compares with `bound`, below or from it on. */
+certify_outcome certify_mask_operand(certify_checker *checker, uint32_t mask,
+                                     const certify_form *index, uint32_t count, bool above,
+                                     int64_t bound);
+/* *mine: the claim is one of these look-ups, and the outcome says whether it holds. */
+certify_outcome certify_masked_fill(certify_checker *checker, const certify_step *step, bool *mine);
+certify_outcome certify_unmasked_rows(certify_checker *checker, const certify_step *step,
+                                      bool *mine);
+/* Append what was masked: the gradient, or the index. */
+certify_outcome certify_unmasked(certify_checker *checker, uint32_t relation,
+                                 const certify_form *index, bool gradient, int64_t low,
+                                 int64_t high);
+certify_outcome certify_gradient_mask(certify_checker *checker, uint32_t gradient,
+                                      const certify_form *index, bool above, int64_t bound);
+/* Is the relation one constant everywhere? (local_rule.c) */
+bool certify_is_constant(const certify_checker *checker, uint32_t relation, certify_number *value);
+/* Append minus this constant. */
+certify_outcome certify_subtract_integer(certify_checker *checker, int64_t value);
 
 /* ---- communication (exchange_rule.c)
  * --------------------------------------------------------------------------- */

@@ -450,6 +450,24 @@ static certify_outcome subtract_constant(certify_checker *checker, double value)
                : CERTIFY_FAILED;
 }
 
+bool certify_is_constant(const certify_checker *checker, uint32_t relation, certify_number *value)
+{
+    const certify_relation *view = &checker->certificate->relations.items[relation - 1];
+    *value = certify_integer(0);
+    if (view->joined || view->count > 1)
+        return false;
+    if (view->count == 0)
+        return true;
+    const certify_term *term = &checker->certificate->terms.items[view->first_part];
+    *value = term->factor;
+    return certify_atom_of(checker, term->atom)->kind == CERTIFY_ONE && term->range_count == 0;
+}
+
+certify_outcome certify_subtract_integer(certify_checker *checker, int64_t value)
+{
+    return subtract_constant(checker, (double)value);
+}
+
 static certify_outcome take_shifted(certify_checker *checker, const judgement *now,
                                     const certify_form *index)
 {
@@ -818,20 +836,6 @@ static certify_outcome judge_contraction(certify_checker *checker, judgement *no
     return certify_congruent(checker, &call);
 }
 
-/* Is the relation one constant everywhere? */
-static bool is_constant(const certify_checker *checker, uint32_t relation, certify_number *value)
-{
-    const certify_relation *view = &checker->certificate->relations.items[relation - 1];
-    *value = certify_integer(0);
-    if (view->joined || view->count > 1)
-        return false;
-    if (view->count == 0)
-        return true;
-    const certify_term *term = &checker->certificate->terms.items[view->first_part];
-    *value = term->factor;
-    return certify_atom_of(checker, term->atom)->kind == CERTIFY_ONE && term->range_count == 0;
-}
-
 static certify_outcome take_multiple(certify_checker *checker, const judgement *now,
                                      const certify_form *index)
 {
@@ -841,7 +845,7 @@ static certify_outcome take_multiple(certify_checker *checker, const judgement *
 static certify_outcome judge_product(certify_checker *checker, judgement *now)
 {
     for (int i = 0; i < 2; i++)
-        if (is_constant(checker, input_of(now, (uint32_t)i), &now->factor)) {
+        if (certify_is_constant(checker, input_of(now, (uint32_t)i), &now->factor)) {
             now->dim = 1 - i; /* the input that is multiplied */
             now->rule = take_multiple;
             return judge(checker, now);
@@ -877,7 +881,8 @@ static certify_outcome take_value(certify_checker *checker, const judgement *now
 static certify_outcome judge_reciprocal(certify_checker *checker, judgement *now)
 {
     certify_number value;
-    if (is_constant(checker, input_of(now, 0), &value) && certify_inverse(&value, &now->factor)) {
+    if (certify_is_constant(checker, input_of(now, 0), &value) &&
+        certify_inverse(&value, &now->factor)) {
         now->rule = take_value;
         return judge_multiple(checker, now);
     }
@@ -899,7 +904,8 @@ static certify_outcome judge_where(certify_checker *checker, judgement *now)
 {
     certify_number value;
     for (uint32_t branch = 1; branch <= 2; branch++)
-        if (is_constant(checker, input_of(now, 3 - branch), &value) && certify_is_zero(&value))
+        if (certify_is_constant(checker, input_of(now, 3 - branch), &value) &&
+            certify_is_zero(&value))
             return judge_kind(checker, now, (uint16_t)(1U << branch));
     return judge_kind(checker, now, 0);
 }
@@ -908,6 +914,11 @@ static certify_outcome judge_masked_fill(certify_checker *checker, judgement *no
 {
     char key[64];
     const double value = certify_real_of(now->step->plan, now->step->op, "value", 0.0);
+    bool mine = false;
+    const certify_outcome outcome =
+        value == 0.0 ? certify_masked_fill(checker, now->step, &mine) : CERTIFY_DONE;
+    if (mine || outcome != CERTIFY_DONE)
+        return outcome;
     snprintf(key, sizeof key, "masked_fill:%.17g", value);
     return judge_call(checker, now, &checker->table_signatures[TOCSIN_OPERATOR_MASKED_FILL],
                       value == 0.0, key);
@@ -922,6 +933,10 @@ static certify_outcome judge_embedding(certify_checker *checker, judgement *now)
     const uint32_t index = certify_ndim(checker, input_of(now, 1));
     tocsin_signature signature = {.input_count = 2, .output_count = 1};
 
+    bool mine;
+    const certify_outcome outcome = certify_unmasked_rows(checker, now->step, &mine);
+    if (mine || outcome != CERTIFY_DONE)
+        return outcome;
     if (table < 1 || table + index > TOCSIN_PLAN_NDIM_MAX)
         return certify_unclear(checker, "too many dims");
     signature.axis_count = (uint8_t)(table + index);
@@ -985,7 +1000,19 @@ static certify_outcome judge_scatter(certify_checker *checker, judgement *now)
             signature.operands[2].axis[1 + d - index] = (int8_t)d;
         }
     }
-    return judge_call(checker, now, &signature, 1, "embedding_backward");
+    certify_call call = {.step = now->step,
+                         .signature = &signature,
+                         .key = "embedding_backward",
+                         .output = now->output,
+                         .linear = 1};
+    const certify_relation *by = &checker->certificate->relations.items[input_of(now, 1) - 1];
+    call.scattered =
+        !by->joined && by->count == 1 &&
+        certify_masked_bounds(checker, checker->certificate->terms.items[by->first_part].atom,
+                              "masked_index", &call.low, &call.high);
+    if (call.scattered && certify_shape(checker, output_of(now))[0] != call.high - call.low)
+        return certify_different(checker, "the rows of the shard are not those of the mask");
+    return certify_congruent(checker, &call);
 }
 
 /* How much of a number a dtype holds: 0 unknown, 1 truth, 2 integer, 3 real, 4 complex. */
