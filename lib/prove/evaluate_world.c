@@ -133,10 +133,10 @@ tocsin_status tocsin_input_bounds_find(const tocsin_plan *logical, tocsin_input_
 }
 
 /* `*is_index`: no other integer can be. */
-static uint64_t bound_of(const tocsin_input_bounds *bounds, const char *name, uint8_t dtype,
-                         bool *is_index)
+static uint64_t bound_of(const tocsin_input_bounds *bounds, const char *name, size_t bytes,
+                         uint8_t dtype, bool *is_index)
 {
-    uint32_t id = tocsin_intern_find(&bounds->logical->strings, name, strlen(name));
+    uint32_t id = tocsin_intern_find(&bounds->logical->strings, name, bytes);
     const uint64_t *bound = id ? tocsin_map_find(&bounds->bound, id) : NULL;
     *is_index = true;
     if (dtype == TOCSIN_DTYPE_BOOL)
@@ -154,13 +154,14 @@ static tocsin_status fill_input(const tocsin_world *world, const tocsin_world_ra
                                 const tocsin_input_bounds *bounds)
 {
     const tocsin_plan *plan = world->plan;
-    const char *name = tocsin_plan_text(plan, input->name);
+    size_t bytes;
+    const char *name = tocsin_intern_text(&plan->strings, input->name, &bytes);
     tocsin_array *array = tocsin_world_value(world, rank, input->value, microbatch);
     bool is_index;
-    const uint64_t bound = bound_of(
-        bounds, name, plan->values.items[rank->role->first_value + input->value].dtype, &is_index);
-    const uint64_t key =
-        tocsin_oracle_begin(&world->kernel->field, tocsin_hash64(name, strlen(name), 1));
+    const uint64_t bound =
+        bound_of(bounds, name, bytes,
+                 plan->values.items[rank->role->first_value + input->value].dtype, &is_index);
+    const uint64_t key = tocsin_oracle_begin(&world->kernel->field, tocsin_hash64(name, bytes, 1));
     tocsin_element *data;
     assert(array);
     if (array->data)

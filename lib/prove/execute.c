@@ -43,8 +43,7 @@ enum { OPERANDS_ON_STACK = 64 };
 
 typedef enum progress { PROGRESS_DONE, PROGRESS_BLOCKED, PROGRESS_FAILED } progress;
 
-/* ---- preparing
- * ---------------------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 static bool add_turn(tocsin_run *run, uint32_t segment, int32_t microbatch)
 {
@@ -141,8 +140,7 @@ void tocsin_run_free(tocsin_run *run)
     *run = (tocsin_run){0};
 }
 
-/* ---- values
- * ---------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 const tocsin_plan_value *tocsin_run_plan_value(const tocsin_run *run, uint32_t unit, uint32_t value)
 {
@@ -174,8 +172,8 @@ static tocsin_relation_id input_relation(const tocsin_run *run, const tocsin_uni
 {
     const tocsin_plan *plan = run->plan;
     tocsin_universe *universe = run->prover->universe;
-    size_t bytes = strlen(tocsin_plan_text(plan, input->name));
-    const char *name = tocsin_plan_text(plan, input->name);
+    size_t bytes;
+    const char *name = tocsin_intern_text(&plan->strings, input->name, &bytes);
     const int64_t *shape = tocsin_plan_shape(plan, value);
     tocsin_affine starts[TOCSIN_PLAN_NDIM_MAX];
     tocsin_atom_id atom;
@@ -210,8 +208,7 @@ static tocsin_relation_id input_relation(const tocsin_run *run, const tocsin_uni
     return tocsin_relation_slice_of(universe, atom, starts, shape);
 }
 
-/* ---- incidents
- * --------------------------------------------------------------------------------------------- */
+/* ---- incidents ------------------------------------------------------------------------------- */
 
 static bool report(tocsin_run *run, uint32_t unit, uint32_t op, tocsin_incident_kind kind,
                    int cause, const char *text)
@@ -256,8 +253,7 @@ static bool load_inputs(tocsin_run *run, uint32_t unit_index)
     return true;
 }
 
-/* ---- one operator
- * -------------------------------------------------------------------------------------------- */
+/* ---- one operator ---------------------------------------------------------------------------- */
 
 typedef struct step {
     tocsin_run *run;
@@ -457,9 +453,7 @@ static progress run_local(const step *now)
     return transfer_step(now, inputs, outputs, shapes, ndims) ? PROGRESS_DONE : PROGRESS_FAILED;
 }
 
-/* ---- collectives
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 static const tocsin_plan_member *members_of(const tocsin_run *run, uint32_t group)
 {
@@ -612,9 +606,7 @@ static progress run_collective(const step *now)
                : PROGRESS_FAILED;
 }
 
-/* ---- point to point
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- point to point -------------------------------------------------------------------------- */
 
 static struct tocsin_mailbox *mailbox_of(tocsin_run *run, uint32_t from, uint32_t to, int64_t tag)
 {
@@ -696,9 +688,7 @@ static bool report_flaw(const step *now)
                                    cause, tocsin_plan_text(now->run->plan, flaw->text));
 }
 
-/* ---- running
- * ---------------------------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static progress run_op(tocsin_run *run, uint32_t unit_index, const tocsin_plan_turn *turn,
                        uint32_t op_index)

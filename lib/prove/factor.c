@@ -258,6 +258,12 @@ static bool is_finite(const struct value *value)
     return true;
 }
 
+bool tocsin_factor_is_finite(const tocsin_universe *universe, tocsin_factor_id factor)
+{
+    const struct value value = value_of(universe, factor);
+    return is_finite(&value);
+}
+
 static bool is_nan(const struct value *value)
 {
     for (uint32_t i = 0; i < value->opaque_count; ++i)

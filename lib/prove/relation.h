@@ -158,7 +158,7 @@ const tocsin_refusal *tocsin_universe_refusal(const tocsin_universe *universe);
 tocsin_relation_id tocsin_universe_refuse(tocsin_universe *universe, int cause, const char *format,
                                           ...) TOCSIN_PRINTF(3, 4); /* returns 0 */
 
-/* ---- factors (factor.c) --------------------------------------------------------------------- */
+/* ---- factors (factor.c) ---------------------------------------------------------------------- */
 
 /* numerator / denominator in lowest terms, or an opaque double. The number 0 is a factor, too:
  * terms that have it vanish. On overflow the universe fails with E_LIMIT (the id 0 is a valid
@@ -176,6 +176,8 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
 tocsin_factor_id tocsin_factor_inverse(tocsin_universe *universe, tocsin_factor_id a);
 void tocsin_factor_text(const tocsin_universe *universe, tocsin_factor_id factor,
                         tocsin_string *text); /* "1/2", "0.125", "3 * 0.70710678118654757" */
+/* Has it no infinity and no NaN? */
+bool tocsin_factor_is_finite(const tocsin_universe *universe, tocsin_factor_id factor);
 bool tocsin_factor_is_rational(const tocsin_universe *universe, tocsin_factor_id factor,
                                int64_t *numerator, int64_t *denominator);
 
@@ -196,7 +198,7 @@ tocsin_atom_id tocsin_atom_find_call(const tocsin_universe *universe, uint32_t o
                                      const tocsin_relation_id *operands, uint32_t operand_count,
                                      uint16_t output);
 
-/* ---- making relations (construct.c, normal_form.c) ------------------------------------------ */
+/* ---- making relations (construct.c, normal_form.c) ------------------------------------------- */
 
 /* The slice of an atom: dim d is [starts[d], starts[d] + shape[d]) of axis d. */
 tocsin_relation_id tocsin_relation_slice_of(tocsin_universe *universe, tocsin_atom_id atom,
@@ -271,8 +273,7 @@ tocsin_relation_id tocsin_relation_cat_members_over(tocsin_universe *universe,
 tocsin_relation_id tocsin_relation_chunk_at(tocsin_universe *universe, tocsin_relation_id relation,
                                             uint32_t dim, uint32_t parts, tocsin_affine position);
 
-/* ---- widening: from a slice to the logical operand (widen.c)
- * -------------------------------------- */
+/* ---- widening: from a slice to the logical operand (widen.c) --------------------------------- */
 
 /* What a rank holds is a slice; the logical operator works on the whole. The *windows* of a digit
  * position (atom, axis, stride, extent) are the ranges that occur in logical relations: each digit
@@ -305,8 +306,7 @@ tocsin_relation_id tocsin_relation_widen(tocsin_universe *universe, tocsin_relat
 uint32_t tocsin_term_profile(const tocsin_term *term, const tocsin_window *windows, uint32_t dim,
                              tocsin_digit *profile, uint32_t limit, int64_t *extent);
 
-/* ---- definitions (define.c)
- * ---------------------------------------------------------------------- */
+/* ---- definitions (define.c) ------------------------------------------------------------------ */
 
 /* Logical side: the relation of the atom that is defined as this relation (several terms or
  * segments, no box); the relation itself when it has one term. A sum that is a part of one defined

@@ -202,6 +202,11 @@ static bool rule_arange(tocsin_prover *prover, const tocsin_kind *kind, const to
 
 /* ---- operators whose signature depends on the operand ---------------------------------------- */
 
+static bool refuse_division(tocsin_prover *prover, const tocsin_kind *kind)
+{
+    return tocsin_rule_refuse(prover, TOCSIN_CAUSE_WRONG_CONSTANT, kind, "divides by zero");
+}
+
 /* a / b = a * (1 / b) */
 static bool rule_divide(tocsin_prover *prover, const tocsin_kind *kind, const tocsin_execution *run)
 {
@@ -216,7 +221,8 @@ static bool rule_divide(tocsin_prover *prover, const tocsin_kind *kind, const to
                              .output_ndim = &ndim,
                              .input_count = 1,
                              .output_count = 1};
-    (void)kind;
+    if (!divisor->segmented && divisor->count == 0)
+        return refuse_division(prover, kind);
     const uint32_t reciprocal = tocsin_prover_key(prover, "reciprocal");
     const uint32_t multiply = tocsin_prover_key(prover, "mul");
     if (reciprocal == 0 || multiply == 0 ||
@@ -246,6 +252,16 @@ static bool constant_value(const tocsin_prover *prover, tocsin_relation_id relat
     return true;
 }
 
+/* Is it an infinite constant, or the like? */
+static bool is_infinite(const tocsin_prover *prover, tocsin_relation_id relation)
+{
+    const tocsin_relation *view = tocsin_relation_get(prover->universe, relation);
+    for (uint32_t k = 0; !view->segmented && k < view->count; k++)
+        if (!tocsin_factor_is_finite(prover->universe, view->terms[k].factor))
+            return true;
+    return false;
+}
+
 /* A product with a constant is a multiple. */
 static bool rule_multiply(tocsin_prover *prover, const tocsin_kind *kind,
                           const tocsin_execution *run)
@@ -256,6 +272,8 @@ static bool rule_multiply(tocsin_prover *prover, const tocsin_kind *kind,
         if (!constant_value(prover, run->inputs[i], &zero, &value))
             continue;
         const tocsin_relation_id other = tocsin_rule_expanded(prover, run, 1 - i);
+        if (zero && is_infinite(prover, run->inputs[1 - i]))
+            break; /* that is no number */
         if (zero)
             return tocsin_rule_give(run, 0,
                                     tocsin_relation_constant(prover->universe, 0, true,
@@ -275,14 +293,16 @@ static bool rule_reciprocal(tocsin_prover *prover, const tocsin_kind *kind,
 {
     bool zero;
     tocsin_factor_id value;
-    if (constant_value(prover, run->inputs[0], &zero, &value) && !zero)
+    const bool is_constant = constant_value(prover, run->inputs[0], &zero, &value);
+    if (is_constant && zero)
+        return refuse_division(prover, kind);
+    if (is_constant)
         return tocsin_rule_give(
             run, 0,
             tocsin_relation_constant(prover->universe,
                                      tocsin_factor_inverse(prover->universe, value), false,
                                      run->output_shapes[0], run->output_ndim[0]));
     const uint32_t key = tocsin_prover_key(prover, "reciprocal");
-    (void)kind;
     return key != 0 &&
            tocsin_congruence(prover, key, "reciprocal",
                              &prover->table_signatures[TOCSIN_OPERATOR_RECIPROCAL], run);
