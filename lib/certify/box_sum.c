@@ -144,8 +144,7 @@ static certify_outcome lay_out(grid *on, size_t count)
     return CERTIFY_DONE;
 }
 
-/* ---- the walk
- * -------------------------------------------------------------------------------------- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 static certify_outcome judge_point(grid *on, const uint32_t *here, size_t count)
 {

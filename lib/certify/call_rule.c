@@ -136,8 +136,7 @@ static certify_outcome contracted_index(certify_checker *checker, const applicat
     return CERTIFY_DONE;
 }
 
-/* ---- sizes and axes
- * ---------------------------------------------------------------------------------- */
+/* ---- sizes and axes -------------------------------------------------------------------------- */
 
 static certify_outcome bind(certify_checker *checker, axis_use *axis, int64_t local, int64_t extent)
 {
@@ -315,8 +314,7 @@ static certify_outcome lay_out(certify_checker *checker, application *use)
     return CERTIFY_DONE;
 }
 
-/* ---- the judgement
- * --------------------------------------------------------------------------------------- */
+/* ---- the judgement --------------------------------------------------------------------------- */
 
 /* Where the claim's atom is at this index: the claim's one entry. */
 static certify_outcome evaluate_claim(certify_checker *checker, const application *use,
@@ -570,8 +568,7 @@ static certify_outcome judge_operand(certify_checker *checker, application *use,
     return outcome;
 }
 
-/* ---- factor and box of the whole
- * --------------------------------------------------------------------------- */
+/* ---- factor and box of the whole ------------------------------------------------------------- */
 
 static int compare_ranges(const void *left, const void *right)
 {
@@ -677,9 +674,7 @@ static certify_outcome judge_factor(certify_checker *checker, const application 
                : certify_different(checker, "the factor is not that of the operands");
 }
 
-/* ---- the rule
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- the rule -------------------------------------------------------------------------------- */
 
 static certify_outcome judge_order(certify_checker *checker, application *use, bool swapped)
 {

@@ -179,8 +179,7 @@ static tocsin_status push_part(reading *from, uint32_t part)
     return TOCSIN_VEC_PUSH(&from->into->parts, part) ? TOCSIN_OK : tocsin_error_memory(from->error);
 }
 
-/* ---- relations
- * ------------------------------------------------------------------------------------ */
+/* ---- relations ------------------------------------------------------------------------------- */
 
 static tocsin_status factor(reading *from, certify_number *number)
 {
@@ -392,8 +391,7 @@ static tocsin_status relation(reading *from)
     return need(from, "\n");
 }
 
-/* ---- atoms
- * ------------------------------------------------------------------------------------------- */
+/* ---- atoms ----------------------------------------------------------------------------------- */
 
 static bool depends_on_symbols(const certificate *in, uint32_t relation_id)
 {
@@ -509,8 +507,7 @@ static tocsin_status atom(reading *from)
     return need(from, "\n");
 }
 
-/* ---- facts and claims
- * ----------------------------------------------------------------------------------- */
+/* ---- facts and claims ------------------------------------------------------------------------ */
 
 /* The role of a unit, as they count: by role, and each of its replicas when these are told apart.
  */
@@ -608,8 +605,7 @@ static tocsin_status claims(reading *from)
     return TOCSIN_OK;
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static tocsin_status each_or_all(reading *from, const char *what, bool *each)
 {

@@ -267,8 +267,7 @@ static certify_outcome check_outputs(certify_checker *checker, tocsin_certify_re
     return outcome;
 }
 
-/* ---- the whole
- * -------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static tocsin_status check_digests(const certify_checker *checker, tocsin_certify_result *result,
                                    bool *same, tocsin_error *error)

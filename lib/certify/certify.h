@@ -58,8 +58,7 @@ static inline bool certify_is_zero(const certify_number *a)
     return a->numerator == 0;
 }
 
-/* ---- what the certificate says (certificate_read.c)
- * ------------------------------------------------ */
+/* ---- what the certificate says (certificate_read.c) ------------------------------------------ */
 
 enum {
     CERTIFY_NDIM_MAX = TOCSIN_PLAN_NDIM_MAX,
@@ -150,8 +149,7 @@ tocsin_status certificate_read(const char *text, size_t bytes, const char *name,
                                certificate *into, tocsin_error *error);
 void certificate_free(certificate *one);
 
-/* ---- linear forms (linear_form.c)
- * ------------------------------------------------------------------- */
+/* ---- linear forms (linear_form.c) ------------------------------------------------------------ */
 
 enum { CERTIFY_PARTS_MAX = 14, CERTIFY_COORDINATES_MAX = 96 };
 
@@ -202,8 +200,7 @@ certify_outcome certify_side(const certify_space *space, const certify_form *for
 /* Put `with` for the coordinate. */
 bool certify_substitute(certify_form *form, uint32_t coordinate, const certify_form *with);
 
-/* ---- evaluation (evaluation.c)
- * ------------------------------------------------------------------------ */
+/* ---- evaluation (evaluation.c) --------------------------------------------------------------- */
 
 typedef struct certify_span { /* a range in a box, at a point */
     uint32_t atom, axis;
@@ -303,8 +300,7 @@ certify_outcome certify_pieces(certify_checker *checker, const certify_span *spa
                                int64_t extent, certify_piece pieces[CERTIFY_PIECES_MAX],
                                uint32_t *count);
 
-/* ---- boxes (box_sum.c)
- * ----------------------------------------------------------------------------------- */
+/* ---- boxes (box_sum.c) ----------------------------------------------------------------------- */
 
 /* Is the sum of these entries, alike but for factor and box, nothing? */
 certify_outcome certify_boxes_cancel(certify_checker *checker, const certify_entry *entries,
@@ -313,8 +309,7 @@ certify_outcome certify_boxes_cancel(certify_checker *checker, const certify_ent
 certify_outcome certify_boxes_cover(certify_checker *checker, const certify_entry *entries,
                                     size_t one, size_t count);
 
-/* ---- one execution (local_rule.c, call_rule.c)
- * -------------------------------------------------------------- */
+/* ---- one execution (local_rule.c, call_rule.c) ----------------------------------------------- */
 
 typedef struct certify_step {
     const tocsin_plan *plan;
@@ -372,8 +367,7 @@ bool certify_is_constant(const certify_checker *checker, uint32_t relation, cert
 /* Append minus this constant. */
 certify_outcome certify_subtract_integer(certify_checker *checker, int64_t value);
 
-/* ---- communication (exchange_rule.c)
- * --------------------------------------------------------------------------- */
+/* ---- communication (exchange_rule.c) --------------------------------------------------------- */
 
 /* One collective: relations by position. `over_replicas`: each member stands for all replicas. */
 typedef struct certify_exchange {
@@ -399,9 +393,7 @@ certify_outcome certify_same(certify_checker *checker, uint32_t one, uint32_t ot
 certify_outcome certify_slice(certify_checker *checker, uint32_t one, uint32_t other, uint32_t atom,
                               const tocsin_affine *starts);
 
-/* ---- attributes
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 int64_t certify_integer_of(const tocsin_plan *plan, const tocsin_plan_op *op, const char *key,
                            int64_t otherwise);
@@ -414,8 +406,7 @@ const int64_t *certify_list_of(const tocsin_plan *plan, const tocsin_plan_op *op
 /* A dim of an ndim-dimensional value; -1: out of range. */
 int certify_dim(int64_t dim, uint32_t ndim);
 
-/* ---- the schedule (replay.c)
- * ------------------------------------------------------------------------------------------ */
+/* ---- the schedule (replay.c) ----------------------------------------------------------------- */
 
 /* Replay one side and check every step. DIFFERENT or UNCLEAR: `text` says where and why. */
 certify_outcome certify_replay(certify_checker *checker, int side, char *text, size_t text_bytes);

@@ -46,8 +46,7 @@ static certify_outcome too_large(certify_checker *checker)
     return certify_unclear(checker, "an index or factor is too large");
 }
 
-/* ---- one term
- * ------------------------------------------------------------------------------------ */
+/* ---- one term -------------------------------------------------------------------------------- */
 
 static bool affine_form(const certify_checker *checker, const tocsin_affine *start,
                         certify_form *form)
@@ -275,8 +274,7 @@ certify_outcome certify_evaluate(certify_checker *checker, uint32_t relation,
     return evaluate(checker, relation, index, scale, spans, span_count, 0);
 }
 
-/* ---- sums over coordinates
- * ------------------------------------------------------------------------- */
+/* ---- sums over coordinates ------------------------------------------------------------------- */
 
 certify_outcome certify_new_coordinate(certify_checker *checker, int64_t size, certify_form *form)
 {
@@ -460,8 +458,7 @@ certify_outcome certify_evaluate_sum(certify_checker *checker, uint32_t relation
     return outcome;
 }
 
-/* ---- merging
- * ------------------------------------------------------------------------------------------- */
+/* ---- merging --------------------------------------------------------------------------------- */
 
 /* Entries that are alike but for factor and box. */
 static int compare_places(const certify_checker *checker, const certify_entry *a,
@@ -524,8 +521,7 @@ certify_outcome certify_merge(certify_checker *checker, size_t first)
     return CERTIFY_DONE;
 }
 
-/* ---- everywhere
- * ------------------------------------------------------------------------------------------- */
+/* ---- everywhere ------------------------------------------------------------------------------ */
 
 typedef struct cell {
     certify_space space;

@@ -9,8 +9,7 @@
 
 #include "certify/certify.h"
 
-/* ---- sums
- * ------------------------------------------------------------------------------------------ */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 typedef struct total {
     uint32_t out;
@@ -84,8 +83,7 @@ certify_outcome certify_same(certify_checker *checker, uint32_t one, uint32_t ot
     return one == other ? CERTIFY_DONE : certify_total(checker, one, &addend, 1, &factor);
 }
 
-/* ---- slices
- * ------------------------------------------------------------------------------------------ */
+/* ---- slices ---------------------------------------------------------------------------------- */
 
 typedef struct slice {
     uint32_t one, other, atom;
@@ -147,8 +145,7 @@ certify_outcome certify_slice(certify_checker *checker, uint32_t one, uint32_t o
     return certify_everywhere(checker, shape, ndim, slice_difference, &cut);
 }
 
-/* ---- collectives
- * ---------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 typedef struct meeting {
     const certify_exchange *exchange;

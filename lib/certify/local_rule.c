@@ -94,8 +94,7 @@ void certify_kind_text(const tocsin_plan *plan, const tocsin_plan_op *op, tocsin
         tocsin_string_printf(text, "|%s", plan->signatures.items[op->signature].text);
 }
 
-/* ---- one output
- * --------------------------------------------------------------------------------------- */
+/* ---- one output ------------------------------------------------------------------------------ */
 
 typedef struct judgement judgement;
 /* Append - actual at the index. */
@@ -161,8 +160,7 @@ static certify_outcome wrong_shape(certify_checker *checker)
     return certify_different(checker, "the result has another shape");
 }
 
-/* ---- structure
- * ---------------------------------------------------------------------------------------- */
+/* ---- structure ------------------------------------------------------------------------------- */
 
 static certify_outcome take_same(certify_checker *checker, const judgement *now,
                                  const certify_form *index)
@@ -415,8 +413,7 @@ static certify_outcome judge_join(certify_checker *checker, judgement *now)
                                                           : wrong_shape(checker);
 }
 
-/* ---- linear combinations and constants
- * ---------------------------------------------------------------- */
+/* ---- linear combinations and constants ------------------------------------------------------- */
 
 /* The first input, plus the factor times each other. */
 static certify_outcome take_sum(certify_checker *checker, const judgement *now,
@@ -551,8 +548,7 @@ static certify_outcome judge_sum_of_inputs(certify_checker *checker, judgement *
     return judge(checker, now);
 }
 
-/* ---- sums over dims
- * ------------------------------------------------------------------------------------- */
+/* ---- sums over dims -------------------------------------------------------------------------- */
 
 /* "sum:BITS:KEEP": what the atom of that name means. */
 static bool is_sum_atom(const certify_checker *checker, uint32_t id, uint32_t *bits, int *keep)
@@ -720,8 +716,7 @@ static certify_outcome judge_reduction(certify_checker *checker, judgement *now)
                : wrong_shape(checker);
 }
 
-/* ---- operators known by a signature
- * ------------------------------------------------------------------------ */
+/* ---- operators known by a signature ---------------------------------------------------------- */
 
 static certify_outcome judge_call(certify_checker *checker, const judgement *now,
                                   const tocsin_signature *signature, uint16_t linear,
@@ -1043,8 +1038,7 @@ static certify_outcome judge_cast(certify_checker *checker, judgement *now)
     return judge_table(checker, now, TOCSIN_OPERATOR_EXP, key); /* element by element */
 }
 
-/* ---- the table
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static certify_outcome judge_output(certify_checker *checker, judgement *now)
 {

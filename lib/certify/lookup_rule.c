@@ -140,8 +140,7 @@ certify_outcome certify_mask_operand(certify_checker *checker, uint32_t mask,
     return certify_different(checker, "the mask is none of two bounds");
 }
 
-/* ---- the index behind the mask
- * -------------------------------------------------------------------- */
+/* ---- the index behind the mask --------------------------------------------------------------- */
 
 static certify_outcome index_difference(certify_checker *checker, const void *context,
                                         const certify_form *index)
@@ -168,8 +167,7 @@ static certify_outcome index_difference(certify_checker *checker, const void *co
                                 now->part == PART_ABOVE ? now->high : now->low);
 }
 
-/* ---- the rows behind the mask
- * ------------------------------------------------------------------------- */
+/* ---- the rows behind the mask ---------------------------------------------------------------- */
 
 /* The claim is a partial look-up: its box must be [low, high) of the table's rows. */
 static certify_outcome check_box(certify_checker *checker, const masked *now,
@@ -265,8 +263,7 @@ certify_outcome certify_masked_fill(certify_checker *checker, const certify_step
     return outcome;
 }
 
-/* ---- rows by a masked index
- * -------------------------------------------------------------------------------- */
+/* ---- rows by a masked index ------------------------------------------------------------------ */
 
 static certify_outcome unmasked_difference(certify_checker *checker, const void *context,
                                            const certify_form *index)
@@ -345,8 +342,7 @@ certify_outcome certify_unmasked_rows(certify_checker *checker, const certify_st
     return outcome;
 }
 
-/* ---- gradients by a masked index
- * ---------------------------------------------------------------------------- */
+/* ---- gradients by a masked index ------------------------------------------------------------- */
 
 certify_outcome certify_unmasked(certify_checker *checker, uint32_t relation,
                                  const certify_form *index, bool gradient, int64_t low,

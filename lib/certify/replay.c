@@ -73,8 +73,7 @@ typedef struct replay {
     size_t text_bytes;
 } replay;
 
-/* ---- naming what is wrong
- * ------------------------------------------------------------------------- */
+/* ---- naming what is wrong -------------------------------------------------------------------- */
 
 static certify_outcome at_step(replay *run, uint32_t unit_index, int32_t microbatch,
                                uint32_t op_index, certify_outcome outcome)
@@ -104,8 +103,7 @@ static certify_outcome at_value(replay *run, uint32_t unit_index, uint32_t value
     return outcome;
 }
 
-/* ---- values
- * ----------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 uint32_t certify_value(const certificate *from, const tocsin_plan *plan, int side,
                        uint32_t unit_index, uint32_t slot, uint32_t value)
@@ -138,11 +136,11 @@ static size_t state_of(const replay *run, const unit *one, int32_t microbatch, u
 
 /* What an operator reads: 0 when nothing is known of it. */
 static uint32_t read_value(const replay *run, uint32_t unit_index, int32_t microbatch,
-                           uint32_t value, bool waits)
+                           uint32_t value, bool alias)
 {
     const unit *one = &run->units.items[unit_index];
     const size_t state = state_of(run, one, microbatch, value);
-    const bool there = run->written[state] == WRITTEN || (waits && run->written[state] != 0);
+    const bool there = run->written[state] == WRITTEN || (alias && run->written[state] != 0);
     if (!there || run->pending[state] > 0 ||
         (microbatch < 0 && run->microbatches > 1 && !is_single(run, one, value)))
         return 0;
@@ -164,8 +162,7 @@ static const uint32_t *outputs_of(const replay *run, const tocsin_plan_op *op)
     return run->plan->operands.items + op->first_operand + op->input_count;
 }
 
-/* ---- preparing
- * ----------------------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 static bool add_unit(replay *run, uint32_t role_index, uint32_t replica)
 {
@@ -342,8 +339,7 @@ static certify_outcome prepare(replay *run)
     return outcome;
 }
 
-/* ---- one local operator
- * ---------------------------------------------------------------------------------- */
+/* ---- one local operator ---------------------------------------------------------------------- */
 
 typedef struct step {
     replay *run;
@@ -354,16 +350,41 @@ typedef struct step {
     const uint32_t *inputs, *outputs;
 } step;
 
+/* Does the result name its input's memory? Then it may be made before the wait. */
+static bool is_alias(uint16_t code)
+{
+    switch (code) {
+    case TOCSIN_OPERATOR_WAIT:
+    case TOCSIN_OPERATOR_IDENTITY:
+    case TOCSIN_OPERATOR_COPIES:
+    case TOCSIN_OPERATOR_VIEW:
+    case TOCSIN_OPERATOR_PERMUTE:
+    case TOCSIN_OPERATOR_EXPAND:
+    case TOCSIN_OPERATOR_SLICE:
+    case TOCSIN_OPERATOR_SELECT:
+    case TOCSIN_OPERATOR_SPLIT:
+    case TOCSIN_OPERATOR_UNBIND:
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void write_outputs(const step *now)
 {
     const unit *one = &now->run->units.items[now->unit];
-    const bool asynchronous = tocsin_operator_communicates((tocsin_operator_code)now->op->code) &&
-                              certify_integer_of(now->run->plan, now->op, "async", 0) != 0;
-    if (now->op->code == TOCSIN_OPERATOR_WAIT)
-        now->run->written[state_of(now->run, one, now->microbatch, now->inputs[0])] = WRITTEN;
+    bool under_way = tocsin_operator_communicates((tocsin_operator_code)now->op->code) &&
+                     certify_integer_of(now->run->plan, now->op, "async", 0) != 0;
+    if (is_alias(now->op->code)) {
+        uint8_t *state =
+            &now->run->written[state_of(now->run, one, now->microbatch, now->inputs[0])];
+        if (now->op->code == TOCSIN_OPERATOR_WAIT && *state != 0)
+            *state = WRITTEN;
+        under_way = *state == UNDER_WAY;
+    }
     for (uint32_t j = 0; j < now->op->output_count; j++) {
         const size_t state = state_of(now->run, one, now->microbatch, now->outputs[j]);
-        now->run->written[state] = asynchronous ? UNDER_WAY : WRITTEN;
+        now->run->written[state] = under_way ? UNDER_WAY : WRITTEN;
         if (now->op->code == TOCSIN_OPERATOR_ACCUMULATE)
             now->run->pending[state]--;
     }
@@ -388,8 +409,8 @@ static certify_outcome judge_local(const step *now)
     if (relations == NULL)
         return CERTIFY_FAILED;
     for (uint32_t i = 0; i < in; i++) {
-        relations[i] = read_value(run, now->unit, now->microbatch, now->inputs[i],
-                                  now->op->code == TOCSIN_OPERATOR_WAIT);
+        relations[i] =
+            read_value(run, now->unit, now->microbatch, now->inputs[i], is_alias(now->op->code));
         known &= relations[i] != 0;
     }
     for (uint32_t j = 0; j < out; j++) {
@@ -420,8 +441,7 @@ static certify_outcome judge_local(const step *now)
     return outcome;
 }
 
-/* ---- collectives
- * -------------------------------------------------------------------------------------------- */
+/* ---- collectives ----------------------------------------------------------------------------- */
 
 typedef enum progress { ADVANCE, WAIT } progress;
 
@@ -585,8 +605,7 @@ static certify_outcome run_collective(const step *now, progress *made)
     return outcome;
 }
 
-/* ---- point to point
- * ------------------------------------------------------------------------------------------- */
+/* ---- point to point -------------------------------------------------------------------------- */
 
 static mailbox *mailbox_of(replay *run, uint32_t from, uint32_t to, int64_t tag)
 {
@@ -676,9 +695,7 @@ static certify_outcome run_message(const step *now, progress *made)
     return judge_letter(now, &sender);
 }
 
-/* ---- running
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static certify_outcome run_step(const step *now, progress *made)
 {
@@ -744,8 +761,7 @@ static certify_outcome run_all(replay *run)
     return CERTIFY_DONE;
 }
 
-/* ---- what has been added up, and what was never written
- * ------------------------------------------------------------ */
+/* ---- what has been added up, and what was never written -------------------------------------- */
 
 typedef TOCSIN_VEC(certify_addend) addend_list;
 
