@@ -26,7 +26,7 @@ tocsin_status tocsin_nn_fail(tocsin_nn *nn, tocsin_status code, const char *form
     return code;
 }
 
-/* ---- the world ------------------------------------------------------------------------------ */
+/* ---- the world ------------------------------------------------------------------------------- */
 
 /* The number after `_KEY` in a file's name, at most 2^20; 0: there is none. */
 static uint32_t number_in_name(const char *name, const char *key)
@@ -107,7 +107,7 @@ static tocsin_status assume_world(tocsin_nn *nn)
                               nn->error);
 }
 
-/* ---- sequences ------------------------------------------------------------------------------ */
+/* ---- sequences ------------------------------------------------------------------------------- */
 
 /* execplan._seq: {device: [cell, ...]}. */
 static tocsin_status find_sequences(tocsin_nn *nn, const tocsin_pickle_value *execplan)
@@ -195,7 +195,7 @@ static tocsin_status index_cells(tocsin_nn *nn)
     return status;
 }
 
-/* ---- cells ---------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static tocsin_status load_data(tocsin_nn *nn, const tocsin_pickle_value *cell)
 {
@@ -276,7 +276,7 @@ static tocsin_status run_cell(tocsin_nn *nn, const tocsin_pickle_value *cell)
     return tocsin_nn_end_cell(nn, id);
 }
 
-/* ---- outputs -------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 static tocsin_status add_output(tocsin_nn *nn, tocsin_output_kind kind, const char *name,
                                 const tocsin_nn_tensor *tensor, uint32_t value)
@@ -330,7 +330,7 @@ static tocsin_status add_loss(tocsin_nn *nn, const tocsin_pickle_value *execplan
     return add_output(nn, TOCSIN_OUTPUT_LOSS, "loss", tensor, value);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static tocsin_status read_role(tocsin_nn *nn, uint32_t device, const tocsin_pickle_value *execplan)
 {

@@ -128,7 +128,7 @@ typedef enum tocsin_nn_mode {
 tocsin_status tocsin_nn_fail(tocsin_nn *nn, tocsin_status code, const char *format, ...)
     TOCSIN_PRINTF(3, 4);
 
-/* ---- nnscaler_tensor.c: what the pickle says ------------------------------------------------ */
+/* ---- nnscaler_tensor.c: what the pickle says ------------------------------------------------- */
 
 /* An integer, also of numpy. */
 bool tocsin_nn_integer(const tocsin_pickle_value *value, int64_t *integer);
@@ -143,7 +143,7 @@ const tocsin_pickle_value *tocsin_nn_arguments(const tocsin_pickle_value *cell);
 /* Inside an ExeReuseCell. */
 const tocsin_pickle_value *tocsin_nn_cell(const tocsin_pickle_value *cell);
 
-/* ---- nnscaler_role.c: values, versions, emission -------------------------------------------- */
+/* ---- nnscaler_role.c: values, versions, emission --------------------------------------------- */
 
 void tocsin_nn_role_clear(tocsin_nn_role *role);
 void tocsin_nn_role_free(tocsin_nn_role *role);
@@ -186,7 +186,7 @@ tocsin_status tocsin_nn_begin_cell(tocsin_nn *nn, uint64_t cell, const char *kin
                                    int32_t microbatch, bool *done);
 tocsin_status tocsin_nn_end_cell(tocsin_nn *nn, uint64_t cell);
 
-/* ---- nnscaler_signature.c: annotations ------------------------------------------------------ */
+/* ---- nnscaler_signature.c: annotations ------------------------------------------------------- */
 
 /* One axis of a dim of an operand: an index into the annotation's axes, or TOCSIN_AXIS_ANY for a
  * number, of which it has a local size. */
@@ -243,7 +243,7 @@ tocsin_status tocsin_nn_add_signature(tocsin_nn *nn, const tocsin_nn_annotation 
 tocsin_status tocsin_nn_split(tocsin_nn *nn, const tocsin_nn_shape *shape,
                               const tocsin_nn_draft *like, uint32_t value, uint32_t *split);
 
-/* ---- nnscaler_{attributes,operator,adapter}.c: what a cell does ----------------------------- */
+/* ---- nnscaler_{attributes,operator,adapter}.c: what a cell does ------------------------------ */
 
 /* Parse an IRDimops; `backward`: on behalf of its IRBpOperation. */
 tocsin_status tocsin_nn_read_operator(tocsin_nn *nn, const tocsin_pickle_value *forward,

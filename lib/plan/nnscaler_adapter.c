@@ -64,7 +64,7 @@ typedef struct context {
     tocsin_nn_draft like;
 } context;
 
-/* ---- groups --------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Runs of consecutive devices are written as 0-7. */
 static void write_group_name(const uint32_t *devices, uint32_t count, bool all, tocsin_string *name)
@@ -148,7 +148,7 @@ static uint32_t position_of(const uint32_t *devices, uint32_t count, uint32_t de
     return i;
 }
 
-/* ---- order of shards ------------------------------------------------------------------------ */
+/* ---- order of shards ------------------------------------------------------------------------- */
 
 static bool is_forward(const tocsin_pickle_value *adapter)
 {
@@ -203,7 +203,7 @@ static tocsin_status order_by_metadata(context *c, uint32_t *devices, uint32_t c
     return TOCSIN_OK;
 }
 
-/* ---- primitives ----------------------------------------------------------------------------- */
+/* ---- primitives ------------------------------------------------------------------------------ */
 
 static tocsin_status fail_prim(context *c, const char *why)
 {
@@ -422,7 +422,7 @@ static tocsin_status do_action(context *c)
     return TOCSIN_OK;
 }
 
-/* ---- adapters ------------------------------------------------------------------------------- */
+/* ---- adapters -------------------------------------------------------------------------------- */
 
 static const struct primitive *find_primitive(const char *class)
 {
@@ -480,7 +480,7 @@ tocsin_status tocsin_nn_adapter(tocsin_nn *nn, const tocsin_pickle_value *cell)
     return TOCSIN_OK;
 }
 
-/* ---- weight reducers ------------------------------------------------------------------------ */
+/* ---- weight reducers ------------------------------------------------------------------------- */
 
 /* Each device has its own number for its gradient of the weight: that of its own use of it. */
 static tocsin_status reduce_weight(context *c, const tocsin_nn_tensor *weight, uint32_t group)

@@ -28,7 +28,7 @@ bool tocsin_nn_number(const tocsin_pickle_value *value, double *number)
     return true;
 }
 
-/* ---- names ---------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 /* A tensor remembers a cell of the graph before partitioning that reads it. If that has the same
  * name and makes the same full tensor, it is the logical operator, whose number is the same in
@@ -107,7 +107,7 @@ static tocsin_status set_names(tocsin_nn *nn, bool backward, tocsin_nn_operator 
     return set_source(nn, op);
 }
 
-/* ---- tensors -------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static tocsin_status take_arguments(tocsin_nn *nn, tocsin_nn_operator *op)
 {
@@ -144,7 +144,7 @@ tocsin_status tocsin_nn_read_operator(tocsin_nn *nn, const tocsin_pickle_value *
     return set_names(nn, backward, op);
 }
 
-/* ---- attributes ----------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 /* Without meaning for the result, or handled where the operator is. */
 static bool is_skipped(const char *key)

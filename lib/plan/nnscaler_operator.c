@@ -79,7 +79,7 @@ static bool argument_is(const context *c, const char *key, int64_t wanted, int64
     return value == wanted;
 }
 
-/* ---- copies --------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
 static tocsin_status copy_forward(context *c, bool *done)
 {
@@ -137,7 +137,7 @@ static tocsin_status cast_backward(context *c, bool *done)
     return *done ? emit_unary(c, &draft, c->gradients[0], c->results[0]) : TOCSIN_OK;
 }
 
-/* ---- structure ------------------------------------------------------------------------------ */
+/* ---- structure ------------------------------------------------------------------------------- */
 
 static tocsin_status emit_view(context *c, const tocsin_nn_tensor *from, const tocsin_nn_tensor *to)
 {
@@ -193,7 +193,7 @@ static tocsin_status transpose_backward(context *c, bool *done)
                                 : TOCSIN_OK;
 }
 
-/* ---- sums ----------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------------------ */
 
 /* The dims of a sum or mean, all if none are given. */
 static bool reduced_dims(const context *c, int64_t *dims, uint32_t *count)
@@ -268,7 +268,7 @@ static tocsin_status sum_backward(context *c, bool *done)
     return emit_unary(c, &draft, c->gradients[0], c->results[0]);
 }
 
-/* ---- arithmetic ----------------------------------------------------------------------------- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static tocsin_status add_forward(context *c, bool *done)
 {
@@ -400,7 +400,7 @@ static tocsin_status power_forward(context *c, bool *done)
     return emit_unary(c, &draft, c->op.inputs[0], c->op.outputs[0]);
 }
 
-/* ---- calls ---------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static const struct exact {
     const char *name;
@@ -620,7 +620,7 @@ static tocsin_status call_backward(context *c)
     return TOCSIN_OK;
 }
 
-/* ---- cells ---------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 /* The gradients of the weights that are used are outputs of the plan. */
 static tocsin_status want_gradients(context *c)

@@ -36,7 +36,7 @@ void tocsin_nn_role_free(tocsin_nn_role *role)
     TOCSIN_VEC_FREE(&role->weights);
 }
 
-/* ---- values --------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static tocsin_status add_value(tocsin_nn *nn, const char *name, const int64_t *shape, uint32_t ndim,
                                uint8_t dtype, bool persistent, uint32_t *value)
@@ -164,7 +164,7 @@ static tocsin_status write_version(tocsin_nn *nn, const tocsin_nn_tensor *tensor
     return version_value(nn, tensor, version, value);
 }
 
-/* ---- inputs --------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 static tocsin_status add_input(tocsin_nn *nn, const tocsin_nn_tensor *tensor, const char *name,
                                const tocsin_affine *starts, uint32_t value)
@@ -252,7 +252,7 @@ tocsin_status tocsin_nn_load(tocsin_nn *nn, const tocsin_nn_tensor *tensor)
     return TOCSIN_OK;
 }
 
-/* ---- reading and writing tensors ------------------------------------------------------------ */
+/* ---- reading and writing tensors ------------------------------------------------------------- */
 
 tocsin_status tocsin_nn_read(tocsin_nn *nn, const tocsin_nn_tensor *tensor, uint32_t *value)
 {
@@ -323,7 +323,7 @@ tocsin_status tocsin_nn_end_result(tocsin_nn *nn, const tocsin_nn_result *result
     return tocsin_nn_emit_simple(nn, &follow, result->value, result->target);
 }
 
-/* ---- drafts --------------------------------------------------------------------------------- */
+/* ---- drafts ---------------------------------------------------------------------------------- */
 
 void tocsin_nn_draft_init(tocsin_nn_draft *draft, tocsin_operator_code code,
                           const tocsin_nn_draft *like)
@@ -433,7 +433,7 @@ tocsin_status tocsin_nn_emit_simple(tocsin_nn *nn, tocsin_nn_draft *draft, uint3
     return tocsin_nn_emit(nn, draft);
 }
 
-/* ---- cells ---------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool fits(const tocsin_nn_role *role, const tocsin_nn_record *record)
 {

@@ -46,7 +46,7 @@ static tocsin_status fail_annotation(tocsin_nn *nn, const tocsin_nn_operator *op
                           (unsigned long long)op->id, why);
 }
 
-/* ---- from a signature's text ---------------------------------------------------------------- */
+/* ---- from a signature's text ----------------------------------------------------------------- */
 
 /* The axis of dim `d` of a tensor; an ellipsis stands for axes that are aligned at their right
  * ends. */
@@ -108,7 +108,7 @@ static bool take_signature(const tocsin_nn_operator *op, const char *text,
     return true;
 }
 
-/* ---- from the pickle ------------------------------------------------------------------------ */
+/* ---- from the pickle ------------------------------------------------------------------------- */
 
 /* The annotation's axis called `identifier`, new if needed. */
 static bool find_axis(tocsin_nn_annotation *annotation, const char *identifier, int8_t *axis)
@@ -297,7 +297,7 @@ tocsin_status tocsin_nn_annotate(tocsin_nn *nn, const tocsin_nn_operator *op,
     return TOCSIN_OK;
 }
 
-/* ---- to a signature ------------------------------------------------------------------------- */
+/* ---- to a signature -------------------------------------------------------------------------- */
 
 /* `kept`: axes of the derivative's result, NULL for the forward operator. */
 static void write_shape(const tocsin_nn_annotation *annotation, const tocsin_nn_shape *shape,

@@ -159,7 +159,7 @@ typedef enum tocsin_cast_kind {
 } tocsin_cast_kind;
 tocsin_cast_kind tocsin_cast_kind_of(uint8_t from, uint8_t to); /* dtypes */
 
-/* ---- a parsed signature --------------------------------------------------------------------- */
+/* ---- a parsed signature ---------------------------------------------------------------------- */
 
 enum { TOCSIN_SIGNATURE_OPERANDS_MAX = 16, TOCSIN_SIGNATURE_AXES_MAX = 24 };
 enum { TOCSIN_AXIS_ONE = -1, TOCSIN_AXIS_ANY = -2 }; /* `1` and `_` */

@@ -38,7 +38,7 @@ static tocsin_status fail(machine *m, tocsin_status code, const char *what)
     return code; /* the compiler sees that it is no success */
 }
 
-/* ---- input ---------------------------------------------------------------------------------- */
+/* ---- input ----------------------------------------------------------------------------------- */
 
 static tocsin_status take(machine *m, uint64_t count, const uint8_t **bytes)
 {
@@ -83,7 +83,7 @@ static tocsin_status take_line(machine *m, const uint8_t **line, uint64_t *count
     return TOCSIN_OK;
 }
 
-/* ---- values and the stack ------------------------------------------------------------------- */
+/* ---- values and the stack -------------------------------------------------------------------- */
 
 static tocsin_status make(machine *m, tocsin_pickle_kind kind, tocsin_pickle_value **value)
 {
@@ -185,7 +185,7 @@ static tocsin_status extend(machine *m, tocsin_pickle_value *container,
     return TOCSIN_OK;
 }
 
-/* ---- opcodes: scalars ----------------------------------------------------------------------- */
+/* ---- opcodes: scalars ------------------------------------------------------------------------ */
 
 static tocsin_status op_none(machine *m, unsigned number)
 {
@@ -267,7 +267,7 @@ static tocsin_status op_bytes(machine *m, unsigned width)
     return push_text(m, TOCSIN_PICKLE_BYTES, bytes, count);
 }
 
-/* ---- opcodes: containers -------------------------------------------------------------------- */
+/* ---- opcodes: containers --------------------------------------------------------------------- */
 
 static tocsin_status op_empty(machine *m, unsigned kind)
 {
@@ -346,7 +346,7 @@ static tocsin_status op_add_items(machine *m, unsigned number)
     return put_into(m, TOCSIN_PICKLE_SET, number);
 }
 
-/* ---- opcodes: classes and objects ----------------------------------------------------------- */
+/* ---- opcodes: classes and objects ------------------------------------------------------------ */
 
 static tocsin_status push_class(machine *m, const void *module, size_t module_bytes,
                                 const void *name, size_t name_bytes)
@@ -422,7 +422,7 @@ static tocsin_status op_build(machine *m, unsigned number)
     return TOCSIN_OK;
 }
 
-/* ---- opcodes: stack and memo ---------------------------------------------------------------- */
+/* ---- opcodes: stack and memo ----------------------------------------------------------------- */
 
 static tocsin_status op_mark(machine *m, unsigned number)
 {
@@ -492,7 +492,7 @@ static tocsin_status op_get(machine *m, unsigned width)
     return push(m, m->memo.items[index]);
 }
 
-/* ---- opcodes: the frame of it all ----------------------------------------------------------- */
+/* ---- opcodes: the frame of it all ------------------------------------------------------------ */
 
 static tocsin_status op_protocol(machine *m, unsigned width)
 {
@@ -641,7 +641,7 @@ void tocsin_pickle_free(tocsin_pickle *pickle)
     }
 }
 
-/* ---- looking at values ---------------------------------------------------------------------- */
+/* ---- looking at values ----------------------------------------------------------------------- */
 
 static const tocsin_pickle_value *find_key(const tocsin_pickle_value *dict, const char *key,
                                            size_t bytes)

@@ -222,7 +222,7 @@ struct tocsin_plan {
     TOCSIN_VEC(uint32_t) signature_of_source;
 };
 
-/* ---- reading a plan (plan.c) ---------------------------------------------------------------- */
+/* ---- reading a plan (plan.c) ----------------------------------------------------------------- */
 
 const char *tocsin_plan_text(const tocsin_plan *plan, uint32_t string);
 static inline const int64_t *tocsin_plan_shape(const tocsin_plan *plan,

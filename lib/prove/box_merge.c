@@ -345,7 +345,7 @@ static bool find_keys(struct grid *grid, const struct piece *boxes, uint32_t cou
     return true;
 }
 
-/* ---- terms ---------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 /* One term of a group, its box divided by kind. */
 struct member {

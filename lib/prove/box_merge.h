@@ -21,7 +21,7 @@ bool tocsin_boxes_merge(tocsin_universe *universe, tocsin_term **terms, uint32_t
 bool tocsin_boxes_unite(tocsin_universe *universe, const tocsin_term *terms, uint32_t count,
                         tocsin_term *united);
 
-/* ---- box_digits.c --------------------------------------------------------------------------- */
+/* ---- box_digits.c ---------------------------------------------------------------------------- */
 
 /* [start, end) of a contraction axis; `end` goes with the base of `start`. */
 struct tocsin_range {

@@ -78,8 +78,7 @@ static void want_facts(listing *to, const tocsin_run *run)
     }
 }
 
-/* ---- pieces of a line
- * ---------------------------------------------------------------------------- */
+/* ---- pieces of a line ------------------------------------------------------------------------ */
 
 static tocsin_status end_line(listing *to)
 {
@@ -178,8 +177,7 @@ static void put_term(listing *to, const tocsin_term *term, uint32_t ndim)
     }
 }
 
-/* ---- the tables
- * ------------------------------------------------------------------------------------ */
+/* ---- the tables ------------------------------------------------------------------------------ */
 
 /* Write a relation, its segments first. Its atoms have been written. */
 static tocsin_status put_relation(listing *to, tocsin_relation_id id, int depth)
@@ -251,8 +249,7 @@ static tocsin_status put_tables(listing *to)
     return TOCSIN_OK;
 }
 
-/* ---- the facts
- * ---------------------------------------------------------------------------------------- */
+/* ---- the facts ------------------------------------------------------------------------------- */
 
 static tocsin_status put_facts(listing *to, const tocsin_run *run)
 {

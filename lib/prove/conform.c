@@ -42,7 +42,7 @@ typedef struct comparison {
     bool *present; /* ranks that the run has */
 } comparison;
 
-/* ---- one step ------------------------------------------------------------------------------- */
+/* ---- one step -------------------------------------------------------------------------------- */
 
 /* Equal labels of several roles are one call. */
 static uint64_t site_key(const comparison *c, const tocsin_call *planned)

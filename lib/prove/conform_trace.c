@@ -87,7 +87,7 @@ static const known_function functions[] = {
     {FUNCTIONAL "permute_tensor", TOCSIN_CALL_FOREIGN, "self src_dst group", "self"},
 };
 
-/* ---- arguments ------------------------------------------------------------------------------ */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int position_of(const char *parameters, const char *name)
 {

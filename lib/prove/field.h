@@ -79,7 +79,7 @@ tocsin_element tocsin_element_sqrt(const tocsin_field *field, tocsin_element a, 
 int tocsin_element_compare(const tocsin_field *field, tocsin_element a, tocsin_element b,
                            bool *chosen);
 
-/* ---- oracles -------------------------------------------------------------------------------- */
+/* ---- oracles --------------------------------------------------------------------------------- */
 
 /* The hash of a sequence, of 64 bits: begin with a key, absorb words. */
 static inline uint64_t tocsin_oracle_begin(const tocsin_field *field, uint64_t key)

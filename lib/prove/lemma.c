@@ -11,7 +11,7 @@
 #define RANK_0 "role tp=0\n"
 #define RANK_1 "role tp=1\n"
 
-/* ---- reductions ---- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
 #define MM_PART(start)                                                                             \
     "in %a:float32[3,4] = a[0 : 3, " start " : 4]\nin %b:float32[4,5] = b[" start                  \
@@ -51,7 +51,7 @@
     "in %a:float32[3,4] = a[0 : 3, 0 : 4]\nsegment s\n%b:float32[3,4] = add(%a, %a, %a)\n"         \
     "%y:float32[3,4] = all_reduce(%b) {op=sum} group=tp\nout other y[0 : 3, 0 : 4] = %y\nend\n"
 
-/* ---- tables and the vocabulary ---- */
+/* ---- tables and the vocabulary --------------------------------------------------------------- */
 
 #define MASK(type_shape, lo, hi)                                                                   \
     "%lo:int64[] = full() {value=" lo "}\n%hi:int64[] = full() {value=" hi "}\n"                   \
@@ -103,7 +103,7 @@
                          "sub(%z, %h)\n"                                                           \
                          "out other y[0 : 5, 0 : 1] = %y\nend\n"
 
-/* ---- gradients over tokens ---- */
+/* ---- gradients over tokens ------------------------------------------------------------------- */
 
 #define TOKENS                                                                                     \
     "tocsin-plan 1\nmesh dp=2*\nmicrobatches 2\ngroup dp = (dp=all)\nrole\n"                       \

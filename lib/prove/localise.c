@@ -17,8 +17,7 @@
 
 #include "prove/trace.h"
 
-/* ---- preparing
- * ---------------------------------------------------------------------------------------- */
+/* ---- preparing ------------------------------------------------------------------------------- */
 
 static bool pair_labels(tocsin_tracer *tracer)
 {
@@ -95,8 +94,7 @@ tocsin_status tocsin_tracer_init(tocsin_tracer *tracer, const tocsin_run *run,
     return TOCSIN_OK;
 }
 
-/* ---- candidates
- * ------------------------------------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 typedef bool visit_execution(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, uint32_t op);
 
@@ -211,9 +209,7 @@ static void mark_incidents(tocsin_tracer *tracer)
     }
 }
 
-/* ---- taint
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- taint ----------------------------------------------------------------------------------- */
 
 /* One forward walk; `meets` by match number: some member's input is tainted. */
 static bool spread(tocsin_tracer *tracer, uint8_t *meets)
@@ -262,8 +258,7 @@ static tocsin_status spread_all(tocsin_tracer *tracer, tocsin_error *error)
     return TOCSIN_OK;
 }
 
-/* ---- first candidates
- * ------------------------------------------------------------------------------------------ */
+/* ---- first candidates ------------------------------------------------------------------------ */
 
 static bool is_first(const tocsin_tracer *tracer, uint32_t op, uint8_t kind)
 {

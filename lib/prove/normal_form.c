@@ -26,7 +26,7 @@ static_assert(sizeof(tocsin_digit) == ITEM_WORDS * 8, "a digit has no padding");
 static_assert(sizeof(tocsin_box_entry) == ITEM_WORDS * 8, "a box entry has no padding");
 static_assert((int)TOCSIN_PLAN_NDIM_MAX <= (int)COUNT_BYTES, "digit counts fit their words");
 
-/* ---- digits --------------------------------------------------------------------------------- */
+/* ---- digits ---------------------------------------------------------------------------------- */
 
 static tocsin_digit broadcast_of(int64_t count)
 {
@@ -167,7 +167,7 @@ static bool normalise_pinned(tocsin_universe *universe, const tocsin_digit *from
     return true;
 }
 
-/* ---- boxes ---------------------------------------------------------------------------------- */
+/* ---- boxes ----------------------------------------------------------------------------------- */
 
 static int compare_entries(const tocsin_box_entry *a, const tocsin_box_entry *b)
 {
@@ -241,7 +241,7 @@ bool tocsin_box_normalise(tocsin_universe *universe, const tocsin_box_entry *fro
     return true;
 }
 
-/* ---- terms ---------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 static bool normalise_term(tocsin_universe *universe, const tocsin_term *term, const int64_t *shape,
                            uint8_t ndim, tocsin_term *normal)

@@ -8,8 +8,7 @@
 
 #include <assert.h>
 
-/* ---- kinds
- * ------------------------------------------------------------------------------------------ */
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 /* Texts of the user's are preceded by their length: whatever stands in them, different kinds have
  * different texts. */
@@ -164,9 +163,7 @@ void tocsin_prover_free(tocsin_prover *prover)
     *prover = (tocsin_prover){0};
 }
 
-/* ---- memo
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- memo ------------------------------------------------------------------------------------ */
 
 /* An entry: words of the key, the key's words, output count, outputs. */
 enum { KEY_WORDS_MAX = 4096 };

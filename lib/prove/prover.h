@@ -104,8 +104,7 @@ typedef struct tocsin_exchange {
 } tocsin_exchange;
 bool tocsin_exchange_relations(tocsin_prover *prover, const tocsin_exchange *exchange);
 
-/* ---- attributes (transfer.c)
- * ------------------------------------------------------------------------ */
+/* ---- attributes (transfer.c) ----------------------------------------------------------------- */
 
 int64_t tocsin_kind_integer(const tocsin_kind *kind, const char *key, int64_t otherwise);
 double tocsin_kind_real(const tocsin_kind *kind, const char *key, double otherwise);

@@ -189,7 +189,7 @@ static bool start_in(const tocsin_relation *own, const tocsin_relation *expected
 /* The factor by which `own` differs from `expected` by right (that of a local mean): the smallest
  * of its terms', since what is wrong is mostly counted too often. 0: 1, or none that is rational.
  */
-static tocsin_factor_id common_ratio(tocsin_universe *universe, const tocsin_relation *own,
+static tocsin_factor_id shared_ratio(tocsin_universe *universe, const tocsin_relation *own,
                                      const tocsin_relation *expected)
 {
     tocsin_factor_id best = 0;
@@ -222,7 +222,7 @@ tocsin_relation_id tocsin_relation_like(tocsin_universe *universe, tocsin_relati
     tocsin_relation_id made = expected;
     if (part->segmented || whole->segmented || part->ndim != whole->ndim)
         return own;
-    const tocsin_factor_id ratio = common_ratio(universe, part, whole);
+    const tocsin_factor_id ratio = shared_ratio(universe, part, whole);
     for (uint32_t d = 0; d < part->ndim && made != 0; d++) {
         tocsin_affine start;
         if (!start_in(part, whole, d, &start))

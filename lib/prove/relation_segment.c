@@ -95,7 +95,7 @@ static bool join_digits(const tocsin_digit *a, uint32_t a_count, const tocsin_di
     return join_repeated(a, a_count, b, b_count, at, joined, count);
 }
 
-/* ---- terms ---------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 /* a followed by b as one term in scratch; *joined: they continue one another. false: failed. */
 static bool join_terms(struct joining *joining, const tocsin_term *a, const tocsin_term *b,
@@ -161,7 +161,7 @@ static bool join_all(struct joining *joining, const struct open_piece *open,
     return true;
 }
 
-/* ---- pieces --------------------------------------------------------------------------------- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 static struct open_piece piece_of(const struct joining *joining, tocsin_relation_id id)
 {

@@ -51,7 +51,7 @@ static void write_affine(const struct printer *printer, const tocsin_affine *aff
         tocsin_string_printf(printer->text, begun ? "%+" PRId64 : "%" PRId64, affine->base);
 }
 
-/* ---- atoms ---------------------------------------------------------------------------------- */
+/* ---- atoms ----------------------------------------------------------------------------------- */
 
 static const tocsin_plan_op *op_of(const struct printer *printer, const tocsin_atom *atom)
 {
@@ -165,7 +165,7 @@ static void write_axis(const struct printer *printer, const tocsin_box_entry *en
         tocsin_string_printf(printer->text, "axis %u", entry->axis);
 }
 
-/* ---- terms ---------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 static void write_range(const struct printer *printer, const tocsin_affine *start, int64_t count)
 {

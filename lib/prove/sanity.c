@@ -13,7 +13,7 @@
 
 enum { FINDINGS_MAX = 1024, PLACES_MAX = 1 << 16 };
 
-/* ---- texts ---------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 tocsin_sanity_call tocsin_sanity_call_of(const tocsin_sanity_model *model, uint32_t actor,
                                          tocsin_sanity_visit visit)
@@ -107,7 +107,7 @@ void tocsin_sanity_call_text(const tocsin_sanity_model *model, const tocsin_sani
         tocsin_string_printf(text, ", micro-batch %d", call->microbatch);
 }
 
-/* ---- findings ------------------------------------------------------------------------------- */
+/* ---- findings -------------------------------------------------------------------------------- */
 
 typedef struct fold_key {
     uint32_t words[7];
@@ -188,7 +188,7 @@ tocsin_status tocsin_sanity_note(tocsin_sanity_model *model, const tocsin_sanity
     return add_place(model, id, kept, finding->call, error);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool replicas_are_alike(const tocsin_plan *plan)
 {

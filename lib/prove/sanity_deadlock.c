@@ -147,7 +147,7 @@ static tocsin_status run(plan_run *simulation, uint32_t index, tocsin_error *err
     return TOCSIN_OK;
 }
 
-/* ---- circles -------------------------------------------------------------------------------- */
+/* ---- circles --------------------------------------------------------------------------------- */
 
 /* A member that `index` waits for. */
 static uint32_t waits_for(const plan_run *simulation, uint32_t index)

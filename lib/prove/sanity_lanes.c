@@ -14,7 +14,7 @@
 
 #include "prove/sanity_model.h"
 
-/* ---- signatures ----------------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 /* Words of a signature; then the input's and the output's ndim and dims. A value that nothing
  * writes has the dtype UNTYPED. */
@@ -186,7 +186,7 @@ bool tocsin_sanity_agree(const tocsin_sanity_model *model, uint32_t a, uint32_t 
     return memcmp(left, right, sizeof left) == 0;
 }
 
-/* ---- lanes ---------------------------------------------------------------------------------- */
+/* ---- lanes ----------------------------------------------------------------------------------- */
 
 typedef struct lane_table {
     tocsin_sanity_model *model;
@@ -281,7 +281,7 @@ static bool channel_lane(lane_table *table, uint32_t source, uint32_t destinatio
            add_slot(table, *lane, destination);
 }
 
-/* ---- binding steps -------------------------------------------------------------------------- */
+/* ---- binding steps --------------------------------------------------------------------------- */
 
 static tocsin_status add_stray(lane_table *table, uint32_t actor, uint32_t step,
                                tocsin_cause_class class, const char *relation, const char *expected,

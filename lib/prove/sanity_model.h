@@ -71,7 +71,7 @@ typedef struct tocsin_sanity_model {
     tocsin_intern places; /* (finding, device, replica) */
 } tocsin_sanity_model;
 
-/* ---- the schedule --------------------------------------------------------------------------- */
+/* ---- the schedule ---------------------------------------------------------------------------- */
 
 static inline uint32_t tocsin_sanity_turns(const tocsin_plan_role *role)
 {

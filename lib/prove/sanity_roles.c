@@ -60,7 +60,7 @@ static void not_uniform(role_scan *scan)
     scan->model->result->uniform_microbatches = false;
 }
 
-/* ---- the schedule --------------------------------------------------------------------------- */
+/* ---- the schedule ---------------------------------------------------------------------------- */
 
 static void note_turn(role_scan *scan, uint32_t index, tocsin_plan_turn turn)
 {
@@ -111,7 +111,7 @@ static bool comes_before(const role_scan *scan, uint32_t writer, uint32_t reader
     return true;
 }
 
-/* ---- operators ------------------------------------------------------------------------------ */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* Its outputs are other names of its input's memory: they read nothing. */
 static bool is_alias(uint16_t code)

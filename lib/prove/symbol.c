@@ -32,7 +32,7 @@ static tocsin_relation_id over_segments(tocsin_universe *universe, const tocsin_
     return id;
 }
 
-/* ---- fix ------------------------------------------------------------------------------------ */
+/* ---- fix ------------------------------------------------------------------------------------- */
 
 static bool fix_start(tocsin_affine *start, int symbol, int64_t value)
 {
@@ -91,7 +91,7 @@ tocsin_relation_id tocsin_relation_fix(tocsin_universe *universe, tocsin_relatio
     return result;
 }
 
-/* ---- sums and maxima ------------------------------------------------------------------------ */
+/* ---- sums and maxima ------------------------------------------------------------------------- */
 
 /* One box entry whose start has the weight w > 0 of the symbol, w > count: the same for all values
  * of the symbol as two digits. false: the extent or the start does not allow it. */

@@ -6,21 +6,9 @@
  * that made it. For an output the difference of the two normal forms names the class, and the chain
  * of reductions and factors behind the output the operator.
  */
-#include "prove/trace.h"
+#include "prove/difference.h"
 
 #include <assert.h>
-
-typedef enum difference {
-    DIFFERENCE_NONE,
-    DIFFERENCE_ATOMS,     /* another value */
-    DIFFERENCE_PARTIAL,   /* part of a sum */
-    DIFFERENCE_MIXED,     /* a partial term beside a whole one in the same proportion */
-    DIFFERENCE_RANGES,    /* terms that cover different ranges of one dim */
-    DIFFERENCE_SEGMENTED, /* pieces that do not continue one another */
-    DIFFERENCE_MAP,       /* axes in another order */
-    DIFFERENCE_WEIGHTS,   /* the terms of a sum in other proportions */
-    DIFFERENCE_FACTOR
-} difference;
 
 /* One execution of an op. */
 typedef struct place {
@@ -59,246 +47,7 @@ static tocsin_relation_id logical_operand(const tocsin_tracer *tracer, uint32_t 
                             plan->operands.items[plan->ops.items[op].first_operand + k]);
 }
 
-/* ---- comparing
- * --------------------------------------------------------------------------------------- */
-
-static bool in_terms(const tocsin_relation *view, tocsin_atom_id atom)
-{
-    for (uint32_t k = 0; k < view->count; k++)
-        if (view->terms[k].atom == atom)
-            return true;
-    return false;
-}
-
-/* Has `a` (of any form) an atom that `b` has not? */
-static bool has_other_atom(const tocsin_tracer *tracer, tocsin_relation_id a, tocsin_relation_id b)
-{
-    const tocsin_relation *left = view_of(tracer, a), *right = view_of(tracer, b);
-    if (left->segmented) {
-        for (uint32_t k = 0; k < left->count; k++)
-            if (has_other_atom(tracer, left->segments[k], b))
-                return true;
-        return false;
-    }
-    if (!right->segmented) {
-        for (uint32_t k = 0; k < left->count; k++)
-            if (!in_terms(right, left->terms[k].atom))
-                return true;
-        return false;
-    }
-    for (uint32_t k = 0; k < left->count; k++) {
-        bool found = false;
-        for (uint32_t s = 0; s < right->count && !found; s++) {
-            const tocsin_relation *segment = view_of(tracer, right->segments[s]);
-            found = !segment->segmented && in_terms(segment, left->terms[k].atom);
-        }
-        if (!found)
-            return true;
-    }
-    return false;
-}
-
-/* Do the dims run over the same axes of the atom in the same steps? Ranges do not matter, and where
- * the digits differ in number (a rank's may merge or vanish) nothing is said. */
-static bool same_axes(const tocsin_tracer *tracer, const tocsin_relation *own,
-                      const tocsin_relation *expected)
-{
-    uint32_t first[2] = {0, 0};
-    if (own->segmented && expected->segmented && own->ndim == expected->ndim)
-        return own->segment_dim == expected->segment_dim &&
-               same_axes(tracer, view_of(tracer, own->segments[0]),
-                         view_of(tracer, expected->segments[0]));
-    if (own->segmented || expected->segmented || own->count == 0 || expected->count == 0 ||
-        own->ndim != expected->ndim || own->terms[0].atom != expected->terms[0].atom)
-        return true;
-    const tocsin_term *left = &own->terms[0], *right = &expected->terms[0];
-    for (uint32_t d = 0; d < own->ndim; d++) {
-        const uint32_t count = left->digit_count[d];
-        for (uint32_t k = 0; count == right->digit_count[d] && k < count; k++) {
-            const tocsin_digit *a = &left->digits[first[0] + k];
-            const tocsin_digit *b = &right->digits[first[1] + k];
-            if (a->axis != b->axis || (a->axis != TOCSIN_DIGIT_BROADCAST && a->stride != b->stride))
-                return false;
-        }
-        first[0] += count;
-        first[1] += right->digit_count[d];
-    }
-    return true;
-}
-
-static bool is_partial(const tocsin_relation *view)
-{
-    for (uint32_t k = 0; !view->segmented && k < view->count; k++)
-        if (view->terms[k].box_count > 0)
-            return true;
-    return false;
-}
-
-/* Has it a partial sum over this contraction? */
-static bool has_entry(const tocsin_relation *view, const tocsin_box_entry *entry)
-{
-    for (uint32_t k = 0; !view->segmented && k < view->count; k++)
-        for (uint32_t b = 0; b < view->terms[k].box_count; b++)
-            if (view->terms[k].box[b].atom == entry->atom &&
-                view->terms[k].box[b].axis == entry->axis)
-                return true;
-    return false;
-}
-
-static bool same_factors(const tocsin_relation *own, const tocsin_relation *expected)
-{
-    for (uint32_t k = 0; k < own->count && !own->segmented; k++)
-        for (uint32_t j = 0; j < expected->count && !expected->segmented; j++)
-            if (own->terms[k].atom == expected->terms[j].atom &&
-                own->terms[k].factor != expected->terms[j].factor)
-                return false;
-    return true;
-}
-
-/* Are the factors of the terms, in the order of atoms, in one proportion to the expected ones? True
- * for partial sums, of which parts may be missing for a while. */
-static bool same_proportions(const tocsin_tracer *tracer, const tocsin_relation *own,
-                             const tocsin_relation *expected)
-{
-    tocsin_universe *universe = tracer->run->prover->universe;
-    tocsin_factor_id ratio = 0;
-    if (own->segmented || expected->segmented || own->count != expected->count || own->count < 2 ||
-        is_partial(own) || is_partial(expected))
-        return true;
-    for (uint32_t k = 0; k < own->count; k++) {
-        if (own->terms[k].atom != expected->terms[k].atom)
-            return true;
-        const tocsin_factor_id one =
-            tocsin_factor_multiply(universe, own->terms[k].factor,
-                                   tocsin_factor_inverse(universe, expected->terms[k].factor));
-        if (k > 0 && one != ratio)
-            return false;
-        ratio = one;
-    }
-    return true;
-}
-
-/* The expected term of the same atom, or NULL. */
-static const tocsin_term *counterpart_of(const tocsin_term *term, const tocsin_relation *expected)
-{
-    for (uint32_t k = 0; k < expected->count; k++)
-        if (expected->terms[k].atom == term->atom)
-            return &expected->terms[k];
-    return NULL;
-}
-
-/* A partial sum was added to a whole value that counts once, not to its share (1/n of it): no
- * reduction can mend that. */
-static bool is_mixed(const tocsin_tracer *tracer, const tocsin_relation *own,
-                     const tocsin_relation *expected)
-{
-    tocsin_universe *universe = tracer->run->prover->universe;
-    tocsin_factor_id ratios[2] = {0, 0}; /* of the first whole and the first partial term */
-    bool seen[2] = {false, false};
-    if (own->segmented || expected->segmented || is_partial(expected))
-        return false;
-    for (uint32_t k = 0; k < own->count; k++) {
-        const tocsin_term *term = &own->terms[k], *other = counterpart_of(term, expected);
-        const bool partial = term->box_count > 0;
-        if (other == NULL || seen[partial])
-            continue;
-        seen[partial] = true;
-        ratios[partial] = tocsin_factor_multiply(universe, term->factor,
-                                                 tocsin_factor_inverse(universe, other->factor));
-    }
-    return seen[0] && seen[1] && ratios[0] == ratios[1];
-}
-
-/* The one digit of a dim that is no repetition, or NULL. */
-static const tocsin_digit *only_digit(const tocsin_term *term, uint32_t dim)
-{
-    uint32_t first = 0;
-    for (uint32_t d = 0; d < dim; d++)
-        first += term->digit_count[d];
-    return term->digit_count[dim] == 1 && term->digits[first].axis != TOCSIN_DIGIT_BROADCAST
-               ? &term->digits[first]
-               : NULL;
-}
-
-static bool same_affine(tocsin_affine a, tocsin_affine b)
-{
-    return a.base == b.base && a.weight[0] == b.weight[0] && a.weight[1] == b.weight[1];
-}
-
-/* Do the terms of a sum begin at different places of the expected terms? */
-static bool has_other_ranges(const tocsin_relation *own, const tocsin_relation *expected)
-{
-    if (own->segmented || expected->segmented || own->ndim != expected->ndim)
-        return false;
-    for (uint32_t d = 0; d < own->ndim; d++) {
-        tocsin_affine offset = {0};
-        bool known_offset = false;
-        for (uint32_t k = 0; k < own->count; k++) {
-            const tocsin_term *other = counterpart_of(&own->terms[k], expected);
-            const tocsin_digit *a = only_digit(&own->terms[k], d);
-            const tocsin_digit *b = other == NULL ? NULL : only_digit(other, d);
-            if (a == NULL || b == NULL || a->axis != b->axis || a->stride != b->stride)
-                continue;
-            tocsin_affine own_offset = a->start;
-            own_offset.base -= b->start.base;
-            if (known_offset && !same_affine(offset, own_offset))
-                return true;
-            offset = own_offset;
-            known_offset = true;
-        }
-    }
-    return false;
-}
-
-static difference compare(const tocsin_tracer *tracer, tocsin_relation_id own,
-                          tocsin_relation_id expected)
-{
-    if (!known(own) || !known(expected))
-        return DIFFERENCE_NONE;
-    const tocsin_relation *left = view_of(tracer, own), *right = view_of(tracer, expected);
-    if (has_other_atom(tracer, own, expected) || has_other_atom(tracer, expected, own))
-        return DIFFERENCE_ATOMS;
-    if (left->segmented && !right->segmented)
-        return DIFFERENCE_SEGMENTED;
-    if (!same_axes(tracer, left, right))
-        return DIFFERENCE_MAP;
-    if (has_other_ranges(left, right))
-        return DIFFERENCE_RANGES;
-    if (is_mixed(tracer, left, right))
-        return DIFFERENCE_MIXED;
-    if (is_partial(left) && !is_partial(right))
-        return DIFFERENCE_PARTIAL;
-    if (!same_proportions(tracer, left, right))
-        return DIFFERENCE_WEIGHTS;
-    return same_factors(left, right) ? DIFFERENCE_NONE : DIFFERENCE_FACTOR;
-}
-
-/* Inner steps of a sharded look-up have no logical counterpart (lookup.c). */
-static bool is_inner_step(const tocsin_tracer *tracer, tocsin_relation_id relation)
-{
-    const tocsin_relation *view = view_of(tracer, relation);
-    if (view->segmented || view->count == 0)
-        return false;
-    const tocsin_prover *prover = tracer->run->prover;
-    const tocsin_atom *atom = tocsin_atom_get(prover->universe, view->terms[0].atom);
-    if (atom->kind != TOCSIN_ATOM_CALL)
-        return false;
-    const char *key = tocsin_intern_text(&prover->kind_texts, atom->operator_key, NULL);
-    return strncmp(key, "unmasked_rows:", 14) == 0 || strncmp(key, "masked_index:", 13) == 0;
-}
-
-bool tocsin_tracer_resembles(const tocsin_tracer *tracer, tocsin_relation_id own,
-                             tocsin_relation_id expected)
-{
-    if (!known(own) || !known(expected) || is_inner_step(tracer, own))
-        return true;
-    const difference found = compare(tracer, own, expected);
-    return found == DIFFERENCE_NONE || found == DIFFERENCE_PARTIAL ||
-           found == DIFFERENCE_SEGMENTED || found == DIFFERENCE_FACTOR;
-}
-
-/* ---- going upstream
- * --------------------------------------------------------------------------------------- */
+/* ---- going upstream -------------------------------------------------------------------------- */
 
 /* The execution that made a value. false: an input, or unknown. */
 static bool producer_of(const tocsin_tracer *tracer, place at, uint32_t value, place *found)
@@ -326,26 +75,26 @@ static bool producer_of(const tocsin_tracer *tracer, place at, uint32_t value, p
 }
 
 /* Does the value show the difference by itself? (What ATOMS and MAP mean needs a counterpart.) */
-static bool shows(const tocsin_tracer *tracer, tocsin_relation_id relation, difference what,
+static bool shows(const tocsin_tracer *tracer, tocsin_relation_id relation, tocsin_difference what,
                   tocsin_relation_id counterpart)
 {
     if (!known(relation))
         return false;
     switch (what) {
-    case DIFFERENCE_PARTIAL:
-        return tracer->entry == NULL ? is_partial(view_of(tracer, relation))
-                                     : has_entry(view_of(tracer, relation), tracer->entry);
-    case DIFFERENCE_SEGMENTED:
+    case TOCSIN_DIFFERENCE_PARTIAL:
+        return tracer->entry == NULL ? tocsin_is_partial(view_of(tracer, relation))
+                                     : tocsin_has_entry(view_of(tracer, relation), tracer->entry);
+    case TOCSIN_DIFFERENCE_SEGMENTED:
         return view_of(tracer, relation)->segmented;
-    case DIFFERENCE_NONE:
+    case TOCSIN_DIFFERENCE_NONE:
         return false;
     default:
-        return known(counterpart) && compare(tracer, relation, counterpart) == what;
+        return known(counterpart) && tocsin_difference_of(tracer, relation, counterpart) == what;
     }
 }
 
 /* An input that shows the difference already; UINT32_MAX: none. */
-static uint32_t showing_input(const tocsin_tracer *tracer, place at, difference what)
+static uint32_t showing_input(const tocsin_tracer *tracer, place at, tocsin_difference what)
 {
     const tocsin_plan_op *op = op_at(tracer, at.op);
     const uint32_t pair = tracer->paired[at.op];
@@ -367,7 +116,7 @@ static bool is_alias(uint16_t code)
 
 /* Where the difference of input `input` of `at` was made. For a partial sum `*consumer` is the
  * first operator on the way back down that is no mere alias: it used the sum too early. */
-static place origin(const tocsin_tracer *tracer, place at, uint32_t input, difference what,
+static place origin(const tocsin_tracer *tracer, place at, uint32_t input, tocsin_difference what,
                     place *consumer)
 {
     *consumer = at;
@@ -388,9 +137,7 @@ static place origin(const tocsin_tracer *tracer, place at, uint32_t input, diffe
     return at;
 }
 
-/* ---- texts
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static const char *keep(tocsin_tracer *tracer, const char *text)
 {
@@ -435,9 +182,7 @@ static const char *fix_text(tocsin_tracer *tracer, const char *format, ...)
     return keep(tracer, text);
 }
 
-/* ---- operators
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static bool is_reduction(uint16_t code)
 {
@@ -449,7 +194,7 @@ static bool root_of_partial(tocsin_tracer *tracer, place at, uint32_t input)
 {
     place consumer;
     const tocsin_relation_id relation = operand(tracer, at, input);
-    const place maker = origin(tracer, at, input, DIFFERENCE_PARTIAL, &consumer);
+    const place maker = origin(tracer, at, input, TOCSIN_DIFFERENCE_PARTIAL, &consumer);
     const bool reduced = is_reduction(op_at(tracer, consumer.op)->code);
     return add_root(
         tracer,
@@ -533,41 +278,41 @@ static bool root_of_constants(tocsin_tracer *tracer, place at, const char *own,
                                           .fix = ""});
 }
 
-static int cause_of(difference what)
+static int cause_of(tocsin_difference what)
 {
     switch (what) {
-    case DIFFERENCE_ATOMS:
+    case TOCSIN_DIFFERENCE_ATOMS:
         return TOCSIN_CAUSE_WRONG_INPUT;
-    case DIFFERENCE_PARTIAL:
-    case DIFFERENCE_MIXED:
+    case TOCSIN_DIFFERENCE_PARTIAL:
+    case TOCSIN_DIFFERENCE_MIXED:
         return TOCSIN_CAUSE_MISSING_REDUCTION;
-    case DIFFERENCE_RANGES:
+    case TOCSIN_DIFFERENCE_RANGES:
         return TOCSIN_CAUSE_WRONG_SHARD;
-    case DIFFERENCE_SEGMENTED:
+    case TOCSIN_DIFFERENCE_SEGMENTED:
         return TOCSIN_CAUSE_WRONG_ORDER;
-    case DIFFERENCE_MAP:
+    case TOCSIN_DIFFERENCE_MAP:
         return TOCSIN_CAUSE_WRONG_LAYOUT;
-    case DIFFERENCE_WEIGHTS:
+    case TOCSIN_DIFFERENCE_WEIGHTS:
         return TOCSIN_CAUSE_EXTRA_TERM;
-    case DIFFERENCE_FACTOR:
+    case TOCSIN_DIFFERENCE_FACTOR:
         return TOCSIN_CAUSE_WRONG_SCALE;
-    case DIFFERENCE_NONE:
+    case TOCSIN_DIFFERENCE_NONE:
         break;
     }
     return TOCSIN_CAUSE_WRONG_OPERATOR;
 }
 
 /* Input `input` of `at` differs from its logical counterpart: follow it. */
-static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, difference what,
+static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, tocsin_difference what,
                           tocsin_relation_id counterpart)
 {
     place consumer, made = at;
     const char *own, *expected;
-    if (what == DIFFERENCE_PARTIAL)
+    if (what == TOCSIN_DIFFERENCE_PARTIAL)
         return root_of_partial(tracer, at, input);
-    if (what != DIFFERENCE_ATOMS)
+    if (what != TOCSIN_DIFFERENCE_ATOMS)
         made = origin(tracer, at, input, what, &consumer);
-    if (what == DIFFERENCE_FACTOR && other_constants(tracer, made.op, &own, &expected))
+    if (what == TOCSIN_DIFFERENCE_FACTOR && other_constants(tracer, made.op, &own, &expected))
         return own != NULL && expected != NULL && root_of_constants(tracer, made, own, expected);
     return add_root(tracer,
                     (tocsin_root){.cause = cause_of(what),
@@ -583,14 +328,14 @@ static bool root_of_input(tocsin_tracer *tracer, place at, uint32_t input, diffe
 static int cause_of_terms(const tocsin_tracer *tracer, tocsin_relation_id own,
                           tocsin_relation_id expected)
 {
-    const difference what = compare(tracer, own, expected);
-    if (what == DIFFERENCE_MIXED || what == DIFFERENCE_RANGES)
+    const tocsin_difference what = tocsin_difference_of(tracer, own, expected);
+    if (what == TOCSIN_DIFFERENCE_MIXED || what == TOCSIN_DIFFERENCE_RANGES)
         return cause_of(what);
-    const bool more = has_other_atom(tracer, own, expected);
-    const bool fewer = has_other_atom(tracer, expected, own);
+    const bool more = tocsin_has_other_atom(tracer, own, expected);
+    const bool fewer = tocsin_has_other_atom(tracer, expected, own);
     if (more && fewer)
         return TOCSIN_CAUSE_WRONG_INPUT;
-    if (!more && !fewer && what == DIFFERENCE_WEIGHTS)
+    if (!more && !fewer && what == TOCSIN_DIFFERENCE_WEIGHTS)
         return TOCSIN_CAUSE_EXTRA_TERM;
     return more ? TOCSIN_CAUSE_EXTRA_TERM : TOCSIN_CAUSE_MISSING_TERM;
 }
@@ -611,7 +356,8 @@ static bool root_of_result(tocsin_tracer *tracer, place at, const tocsin_inciden
         (op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_SUBTRACT ||
          op->code == TOCSIN_OPERATOR_ACCUMULATE))
         cause = cause_of_terms(tracer, own, expected);
-    else if (known(own) && known(expected) && compare(tracer, own, expected) == DIFFERENCE_MAP)
+    else if (known(own) && known(expected) &&
+             tocsin_difference_of(tracer, own, expected) == TOCSIN_DIFFERENCE_MAP)
         cause = TOCSIN_CAUSE_WRONG_LAYOUT;
     const bool told = incident != NULL && incident->kind != TOCSIN_INCIDENT_FOREIGN;
     return add_root(tracer, (tocsin_root){.cause = cause,
@@ -641,7 +387,7 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
         return own != NULL && expected != NULL && root_of_constants(tracer, at, own, expected);
     if (incident != NULL && incident->kind == TOCSIN_INCIDENT_REFUSED &&
         incident->cause == TOCSIN_CAUSE_MISSING_REDUCTION) {
-        const uint32_t input = showing_input(tracer, at, DIFFERENCE_PARTIAL);
+        const uint32_t input = showing_input(tracer, at, TOCSIN_DIFFERENCE_PARTIAL);
         return input == UINT32_MAX ? root_of_result(tracer, at, incident)
                                    : root_of_partial(tracer, at, input);
     }
@@ -649,18 +395,19 @@ bool tocsin_tracer_explain(tocsin_tracer *tracer, uint32_t unit, uint32_t slot, 
         tracer->logical->plan->ops.items[pair].input_count != op->input_count ||
         op->code == TOCSIN_OPERATOR_ADD || op->code == TOCSIN_OPERATOR_SUBTRACT)
         return root_of_result(tracer, at, incident);
-    difference worst = DIFFERENCE_NONE;
+    tocsin_difference worst = TOCSIN_DIFFERENCE_NONE;
     uint32_t input = 0;
     for (uint32_t i = 0; i < op->input_count; i++) { /* a factor alone explains least */
-        const difference found =
-            compare(tracer, operand(tracer, at, i), logical_operand(tracer, pair, i));
-        if (found != DIFFERENCE_NONE && (worst == DIFFERENCE_NONE || worst == DIFFERENCE_FACTOR)) {
+        const tocsin_difference found =
+            tocsin_difference_of(tracer, operand(tracer, at, i), logical_operand(tracer, pair, i));
+        if (found != TOCSIN_DIFFERENCE_NONE &&
+            (worst == TOCSIN_DIFFERENCE_NONE || worst == TOCSIN_DIFFERENCE_FACTOR)) {
             worst = found;
             input = i;
         }
     }
     const bool foreign = incident != NULL && incident->kind == TOCSIN_INCIDENT_FOREIGN;
-    if (worst == DIFFERENCE_NONE || (worst == DIFFERENCE_FACTOR && !foreign))
+    if (worst == TOCSIN_DIFFERENCE_NONE || (worst == TOCSIN_DIFFERENCE_FACTOR && !foreign))
         return root_of_result(tracer, at, incident);
     return root_of_input(tracer, at, input, worst, logical_operand(tracer, pair, input));
 }
@@ -676,9 +423,7 @@ bool tocsin_tracer_input(tocsin_tracer *tracer, const tocsin_incident *incident)
                                           .fix = ""});
 }
 
-/* ---- outputs
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 /* The nearest operators behind a value: through aliases, factors and messages back to a reduction,
  * an accumulation or whatever else made it. */
@@ -819,9 +564,9 @@ static bool output_partial(tocsin_tracer *tracer, const tocsin_check *check, pla
             tracer->entry = &view->terms[k].box[0];
     (void)producer_of(tracer, start, output->value, &last);
     consumer = last;
-    const uint32_t input = showing_input(tracer, last, DIFFERENCE_PARTIAL);
+    const uint32_t input = showing_input(tracer, last, TOCSIN_DIFFERENCE_PARTIAL);
     if (input != UINT32_MAX)
-        (void)origin(tracer, last, input, DIFFERENCE_PARTIAL, &consumer);
+        (void)origin(tracer, last, input, TOCSIN_DIFFERENCE_PARTIAL, &consumer);
     tracer->entry = NULL;
     const uint16_t code = op_at(tracer, consumer.op)->code;
     const bool gathers = is_reduction(code) || code == TOCSIN_OPERATOR_ACCUMULATE;
@@ -849,23 +594,24 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
         return output_root(tracer, check, TOCSIN_CAUSE_UNDEFINED_VALUE, maker.unit, maker.op);
     if (!known(own) || !known(check->expected))
         return output_root(tracer, check, TOCSIN_CAUSE_MISSING_REDUCTION, maker.unit, maker.op);
-    switch (compare(tracer, own, check->expected)) {
-    case DIFFERENCE_ATOMS:
+    switch (tocsin_difference_of(tracer, own, check->expected)) {
+    case TOCSIN_DIFFERENCE_ATOMS:
         return output_root(tracer, check, cause_of_terms(tracer, own, check->expected), maker.unit,
                            maker.op);
-    case DIFFERENCE_PARTIAL:
+    case TOCSIN_DIFFERENCE_PARTIAL:
         return output_partial(tracer, check, start, maker);
-    case DIFFERENCE_SEGMENTED:
+    case TOCSIN_DIFFERENCE_SEGMENTED:
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_ORDER, maker.unit, maker.op);
-    case DIFFERENCE_MAP:
+    case TOCSIN_DIFFERENCE_MAP:
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_LAYOUT, maker.unit, maker.op);
-    case DIFFERENCE_MIXED:
-    case DIFFERENCE_RANGES:
-        return output_root(tracer, check, cause_of(compare(tracer, own, check->expected)),
-                           maker.unit, maker.op);
-    case DIFFERENCE_WEIGHTS:
+    case TOCSIN_DIFFERENCE_MIXED:
+    case TOCSIN_DIFFERENCE_RANGES:
+        return output_root(tracer, check,
+                           cause_of(tocsin_difference_of(tracer, own, check->expected)), maker.unit,
+                           maker.op);
+    case TOCSIN_DIFFERENCE_WEIGHTS:
         return output_root(tracer, check, TOCSIN_CAUSE_EXTRA_TERM, maker.unit, maker.op);
-    case DIFFERENCE_FACTOR:
+    case TOCSIN_DIFFERENCE_FACTOR:
         if (tocsin_tracer_ratio(tracer, own, check->expected, &ratio) &&
             find_ratio_maker(tracer, start, output->value, ratio, &maker))
             return output_root(tracer, check,
@@ -874,7 +620,7 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
                                    : TOCSIN_CAUSE_WRONG_SCALE,
                                maker.unit, maker.op);
         return output_root(tracer, check, TOCSIN_CAUSE_WRONG_SCALE, maker.unit, maker.op);
-    case DIFFERENCE_NONE:
+    case TOCSIN_DIFFERENCE_NONE:
         break;
     }
     return output_root(tracer, check, TOCSIN_CAUSE_WRONG_SHARD, maker.unit, maker.op);

@@ -83,14 +83,14 @@ void tocsin_definitions_free(struct tocsin_definitions *definitions);
 /* Frees realign.c's index; accepts NULL. (realign.c) */
 void tocsin_alignments_free(struct tocsin_alignments *alignments);
 
-/* ---- failing (universe.c) ------------------------------------------------------------------- */
+/* ---- failing (universe.c) -------------------------------------------------------------------- */
 
 /* The universe has failed for good (E_MEMORY, E_LIMIT); answers 0. */
 uint32_t tocsin_universe_fail(tocsin_universe *universe, tocsin_status status);
 /* Refuse because an index or size does not fit 64 bits; answers 0. */
 uint32_t tocsin_universe_refuse_overflow(tocsin_universe *universe);
 
-/* ---- scratch (universe.c) ------------------------------------------------------------------- */
+/* ---- scratch (universe.c) -------------------------------------------------------------------- */
 
 /* Memory until the mark is reset; NULL when out of memory, and the universe has then failed. */
 void *tocsin_scratch_alloc(tocsin_universe *universe, size_t count, size_t bytes);
@@ -105,7 +105,7 @@ static inline void tocsin_scratch_reset(tocsin_universe *universe, tocsin_arena_
     tocsin_arena_reset_to(&universe->scratch, mark);
 }
 
-/* ---- interning (word_table.c, atom.c, window.c) --------------------------------------------- */
+/* ---- interning (word_table.c, atom.c, window.c) ---------------------------------------------- */
 
 /* The id of the block, copied into `arena` when new (*made). 0: out of memory. */
 uint32_t tocsin_words_put(tocsin_word_table *table, tocsin_arena *arena, const uint64_t *words,
@@ -145,14 +145,14 @@ const tocsin_window *tocsin_windows_of(const tocsin_universe *universe, tocsin_a
                                        uint32_t axis, int64_t stride, int64_t extent,
                                        uint32_t *count);
 
-/* ---- factors (factor.c) --------------------------------------------------------------------- */
+/* ---- factors (factor.c) ---------------------------------------------------------------------- */
 
 /* A total order by the opaque parts; 0: equal ones, so that the two can be added. */
 int tocsin_factor_compare_opaque(const tocsin_universe *universe, tocsin_factor_id a,
                                  tocsin_factor_id b);
 bool tocsin_factor_is_negative(const tocsin_universe *universe, tocsin_factor_id factor);
 
-/* ---- constructors (normal_form.c, segment.c) ------------------------------------------------ */
+/* ---- constructors (normal_form.c, segment.c) ------------------------------------------------- */
 
 /* Sum of terms that are normal each (taken from interned relations, or made by _of_term), with
  * nothing known about their order and about equal ones among them. */
@@ -172,14 +172,14 @@ tocsin_relation_id tocsin_relation_intern_segments(tocsin_universe *universe,
                                                    uint32_t count, uint32_t dim,
                                                    const int64_t *shape, uint8_t ndim);
 
-/* ---- terms ---------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------- */
 
 /* Equal digit counts, digits and pinned digits? */
 bool tocsin_term_same_map(const tocsin_term *a, const tocsin_term *b, uint8_t ndim);
 /* Equal boxes? */
 bool tocsin_term_same_box(const tocsin_term *a, const tocsin_term *b);
 
-/* ---- affine forms --------------------------------------------------------------------------- */
+/* ---- affine forms ---------------------------------------------------------------------------- */
 
 static inline tocsin_affine tocsin_affine_of(int64_t base)
 {

@@ -61,8 +61,7 @@ bool tocsin_report_line(tocsin_report *report, tocsin_report_list list, const ch
            TOCSIN_VEC_PUSH(&report->lines[list], copy);
 }
 
-/* ---- folding
- * --------------------------------------------------------------------------------------- */
+/* ---- folding --------------------------------------------------------------------------------- */
 
 /* A group in the wrong order shows at each of its collectives: one cause. */
 static tocsin_folded_cause *find_cause(tocsin_report *report, tocsin_cause_class class,
@@ -211,8 +210,7 @@ tocsin_status tocsin_report_sanity(tocsin_report *report, const tocsin_plan *pla
     return TOCSIN_OK;
 }
 
-/* ---- finishing
- * --------------------------------------------------------------------------------------- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 static int compare_ranks(const void *left, const void *right)
 {

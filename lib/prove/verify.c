@@ -67,8 +67,7 @@ static uint64_t peak_rss_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-/* ---- the two runs
- * ---------------------------------------------------------------------------------- */
+/* ---- the two runs ---------------------------------------------------------------------------- */
 
 static void attempt_free(tocsin_attempt *one)
 {
@@ -125,8 +124,7 @@ static tocsin_status prove(tocsin_attempt *one, const tocsin_plan *logical,
     return attempt_run(one, logical, parallel, replicas, microbatches, true, error);
 }
 
-/* ---- coverage
- * ------------------------------------------------------------------------------------------ */
+/* ---- coverage -------------------------------------------------------------------------------- */
 
 static void count_outputs(const tocsin_attempt *one, tocsin_verify_result *result)
 {
@@ -188,8 +186,7 @@ static void count_nodes(const tocsin_attempt *one, const uint8_t *needed,
     result->nodes_pct = wanted == 0 ? 100.0 : 100.0 * (double)known / (double)wanted;
 }
 
-/* ---- unknown, assumptions, verdict
- * -------------------------------------------------------------------------- */
+/* ---- unknown, assumptions, verdict ----------------------------------------------------------- */
 
 /* What could not be judged, by name. */
 static bool list_unknown(const tocsin_attempt *one, const uint8_t *needed, tocsin_report *report)
@@ -274,8 +271,7 @@ static tocsin_verdict verdict_of(const tocsin_attempt *one, const tocsin_report 
     return TOCSIN_VERDICT_PROVED;
 }
 
-/* ---- tier 3: small plans are run over a finite field
- * ----------------------------------------------- */
+/* ---- tier 3: small plans are run over a finite field ----------------------------------------- */
 
 typedef enum opinion {
     OPINION_NONE, /* too large, or it cannot run to its end */

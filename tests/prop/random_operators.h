@@ -571,8 +571,7 @@ static inline bool random_embedding(random_plan *p)
     return true;
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 typedef bool random_operator(random_plan *p);
 

@@ -181,8 +181,7 @@ static inline int64_t random_parts(const random_plan *p, const random_copy *copy
     return parts;
 }
 
-/* ---- conversions: collectives
- * -------------------------------------------------------------------- */
+/* ---- conversions: collectives ---------------------------------------------------------------- */
 
 static inline int random_with_state(random_plan *p, int copy, int axis, int state)
 {
@@ -323,8 +322,7 @@ static inline int random_match(random_plan *p, int *a, int b)
     return *a < 0 ? -1 : b;
 }
 
-/* ---- inputs, choices
- * ----------------------------------------------------------------------------- */
+/* ---- inputs, choices ------------------------------------------------------------------------- */
 
 static inline int64_t random_size(random_plan *p)
 {

@@ -4,8 +4,7 @@
 
 #include "prop/random_operators.h"
 
-/* ---- text
- * ---------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static inline void random_shape_text(const random_plan *p, const random_value *value,
                                      const random_copy *copy, tocsin_string *text)
@@ -183,8 +182,7 @@ static inline void random_logical_text(const random_plan *p, tocsin_string *text
     tocsin_string_append_text(text, "end\n");
 }
 
-/* ---- mutations: each changes one record; false: it does not apply
- * ---------------------------------- */
+/* ---- mutations: each changes one record; false: it does not apply ---------------------------- */
 
 static inline bool random_is(const random_op *op, const char *name)
 {

@@ -138,8 +138,7 @@ static void test_right_plans_evaluate_equal(void **state)
     run_cases(cases_of_run(300), false, evaluates_equal);
 }
 
-/* ---- the prover against evaluation
- * ---------------------------------------------------------------- */
+/* ---- the prover against evaluation ----------------------------------------------------------- */
 
 static struct {
     int proved, refuted, unknown, equal_not_proved;

@@ -31,7 +31,7 @@ static int64_t random_range(int64_t low, int64_t high) /* both may occur */
     return low + random_below((uint32_t)(high - low + 1));
 }
 
-/* ---- evaluation ----------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static int64_t at(const tocsin_affine *affine, const int64_t *symbols)
 {
@@ -141,7 +141,7 @@ static bool next_symbols(int64_t *symbols)
     return next_element(&values, symbols);
 }
 
-/* ---- random terms --------------------------------------------------------------------------- */
+/* ---- random terms ---------------------------------------------------------------------------- */
 
 struct sample_term {
     tocsin_term view;
@@ -309,7 +309,7 @@ static void split_digits(struct sample_term *term, uint32_t ndim)
     }
 }
 
-/* ---- properties ----------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 static void expect_sum_of_terms(tocsin_relation_id id, struct sample_term *terms, uint32_t count,
                                 const struct tensor *tensor)

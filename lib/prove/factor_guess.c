@@ -1,4 +1,4 @@
-/* hypothesis.c - guesses at a wrong factor, to be tested by running the plan with it.
+/* factor_guess.c - guesses at a wrong factor, to be tested by running the plan with it.
  *
  * A factor passes through all linear steps, so what it makes wrong may be far from where it was
  * made, and many operators have factors that differ from the logical model's by right (a mean over
