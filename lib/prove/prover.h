@@ -16,7 +16,7 @@
 
 #include <tocsin/verify.h>
 
-#include "prove/relation.h"
+#include "prove/slice_relation.h"
 
 typedef enum tocsin_side { TOCSIN_LOGICAL, TOCSIN_PARALLEL } tocsin_side;
 

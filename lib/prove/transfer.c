@@ -262,18 +262,29 @@ static bool is_infinite(const tocsin_prover *prover, tocsin_relation_id relation
     return false;
 }
 
+static bool is_zero_of_infinity(const tocsin_prover *prover, const tocsin_relation_id factors[2])
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        const tocsin_relation *view = tocsin_relation_get(prover->universe, factors[i]);
+        if (!view->segmented && view->count == 0 && is_infinite(prover, factors[1 - i]))
+            return true;
+    }
+    return false;
+}
+
 /* A product with a constant is a multiple. */
 static bool rule_multiply(tocsin_prover *prover, const tocsin_kind *kind,
                           const tocsin_execution *run)
 {
+    if (is_zero_of_infinity(prover, run->inputs))
+        return tocsin_rule_give(run, 0,
+                                constant(prover, NAN, run->output_shapes[0], run->output_ndim[0]));
     for (uint32_t i = 0; i < 2; i++) {
         bool zero;
         tocsin_factor_id value;
         if (!constant_value(prover, run->inputs[i], &zero, &value))
             continue;
         const tocsin_relation_id other = tocsin_rule_expanded(prover, run, 1 - i);
-        if (zero && is_infinite(prover, run->inputs[1 - i]))
-            break; /* that is no number */
         if (zero)
             return tocsin_rule_give(run, 0,
                                     tocsin_relation_constant(prover->universe, 0, true,

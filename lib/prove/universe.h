@@ -11,7 +11,7 @@
 #include <tocsin/verify.h>
 
 #include "base/base.h"
-#include "prove/relation.h"
+#include "prove/slice_relation.h"
 
 enum {
     TOCSIN_DIGITS_MAX = 32,      /* of one dim */

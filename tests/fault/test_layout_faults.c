@@ -1,7 +1,7 @@
 /* Out of memory at each allocation of views, cuts, joins, widening and definitions: the universe
  * has failed, the operation answers 0, and nothing leaks. */
 #include <base/base.h>
-#include <prove/relation.h>
+#include <prove/slice_relation.h>
 #include <stdio.h>
 
 #include "every_fault.h"

@@ -4,7 +4,7 @@
 #ifndef TOCSIN_TESTS_RELATION_VALUES_H
 #define TOCSIN_TESTS_RELATION_VALUES_H
 
-#include <prove/relation.h>
+#include <prove/slice_relation.h>
 #include <stdlib.h>
 
 enum { RELATION_VALUES_ATOMS_MAX = 256 };

@@ -2,7 +2,7 @@
  * relations have one id, so most checks compare ids. Values are checked in
  * prop/test_layout_random.c.
  */
-#include <prove/relation.h>
+#include <prove/slice_relation.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* From slices back to logical operands: windows, profiles, definitions. */
-#include <prove/relation.h>
+#include <prove/slice_relation.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
