@@ -57,10 +57,11 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
         result->outputs_pct, (unsigned long long)result->gradients_proved,
         (unsigned long long)result->gradients, result->nodes_pct);
     fprintf(stream,
-            "  %s operators listed for %s ranks, %s %s, %.3g s to read and %.3g s to prove\n",
+            "  %s operators listed for %s ranks, %s executed%s\n"
+            "  %.3g s to read, %.3g s to prove\n",
             cli_count(verification->size.operators, operators),
             cli_count(verification->size.ranks, ranks), cli_count(result->nodes, nodes),
-            result->collapsed ? "executed with symbolic replicas and micro-batches" : "executed",
+            result->collapsed ? " (all replicas and micro-batches at once)" : "",
             verification->read_seconds, result->seconds);
     if (result->verdict == TOCSIN_VERDICT_PROBABLE)
         fprintf(stream,
@@ -82,8 +83,7 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
     print_lines(stream, "assumed", result->assumptions, result->assumption_count);
 }
 
-/* ---- JSON
- * ----------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 
 static void put_string(FILE *stream, const char *text)
 {

@@ -51,7 +51,8 @@ transcript_extra='s/[0-9.e-]+ s to/N s to/g'
 expect 0 tocsin verify one.plan two.plan <<'END'
 PROVED: two.plan against one.plan
   2 of 2 outputs proved (100 %), 0 of 0 gradients; 100 % of the needed operators known
-  12 operators listed for 2 ranks, 12 executed with symbolic replicas and micro-batches, N s to read and N s to prove
+  12 operators listed for 2 ranks, 12 executed (all replicas and micro-batches at once)
+  N s to read, N s to prove
 
 assumed:
   - equality is over the real numbers: rounding and the order of sums are outside the claim
@@ -59,7 +60,8 @@ END
 expect 1 tocsin verify one.plan alone.plan <<'END'
 REFUTED: alone.plan against one.plan
   0 of 2 outputs proved (0 %), 0 of 0 gradients; 66.67 % of the needed operators known
-  12 operators listed for 2 ranks, 12 executed, N s to read and N s to prove
+  12 operators listed for 2 ranks, 12 executed
+  N s to read, N s to prove
   confirmed: run over a finite field, the two plans differ too
 
 1. down.reduce: wrong-group
