@@ -378,6 +378,10 @@ tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *paral
         return tocsin_error_set(error, TOCSIN_E_ARGUMENT,
                                 "the logical plan is itself parallel: it has %llu ranks",
                                 (unsigned long long)tocsin_plan_get_size(logical).ranks);
+    if (logical->microbatches != 1)
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT,
+                                "the logical plan has %u micro-batches, not 1",
+                                logical->microbatches);
     TOCSIN_TRY(tocsin_report_init(&report, error));
     tocsin_status status = tocsin_sanity_check(parallel, &sanity, error);
     if (status == TOCSIN_OK)
