@@ -171,6 +171,7 @@ _COMPUTE = {
     "masked_fill": lambda x, a, s, d: x[0].masked_fill(
         x[1], a["value"] if d.is_floating_point else int(a["value"])),
     "where": lambda x, a, s, d: torch.where(*x),
+    "clamp": lambda x, a, s, d: x[0].clamp(a.get("min"), a.get("max")),
     "triangle": lambda x, a, s, d: (x[0].triu if a["upper"] else x[0].tril)(a["diagonal"]),
     "silu_backward": lambda x, a, s, d: _silu_backward(*x),
     "threshold_backward": lambda x, a, s, d: x[0] * (x[1] > a["threshold"]),

@@ -28,6 +28,7 @@ HEALTHY = {
     "llama_vocabulary": ("llama.py", "dp=2,tp=2", ["vocabulary=1"], 2),
     "ddp": ("ddp.py", "dp=4", [], 1),
     "fsdp": ("fsdp.py", "dp=4", [], 1),
+    "fsdp_tp": ("fsdp.py:build_2d", "dp=2,tp=2", [], 2),
     "pipeline": ("pipeline.py", "dp=2,pp=2", [], 2),
     "moe": ("moe.py", "dp=2,ep=2", [], 2),
     "handwritten": ("handwritten.py", "dp=2,tp=2", [], 2),
@@ -40,20 +41,22 @@ BUGS = {
     "row_forward": ["x + self.bias", "self.down(F.silu(self.gate(x)) * self.up(x))"],
     "wrong_axis": ["dist.all_reduce(parameter.grad, op=operation, group=data_group)"],
     "loss_twice": ["(loss / mesh[\"dp\"].size()).backward()"],
-    "sum_gradients": ["dist.all_reduce(parameter.grad, op=operation, group=data_group)"],
+    # A mean over local tokens and a sum over ranks do not fit; either may be taken for the wrong one.
+    "sum_gradients": ["loss = F.cross_entropy(", "dist.all_reduce(parameter.grad, op=operation, group=data_group)"],
     "norm_gradient": ["dist.all_reduce(parameter.grad, op=operation, group=data_group)"],
     "position_offset": ["x + self.positions[first:first + x.shape[1]]"],
     "epsilon": ["torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)"],
     "scale": ["width ** -0.5"],
     "bias_early": ["x = x + self.bias", "ranks.sum(x)"],
-    "gather_dim": ["collectives.all_gather_tensor(x, 0, self.group)",
+    "gather_dim": ["all_gather(x, 0, self.group)",
                    "shards.reshape(x.shape[0], -1, *x.shape[2:])"],
     "rotation": ["sin = -sin", "first * cos - second * sin"],
 }
 
 
 def export(folder, script, mesh, arguments=(), logical=True):
-    words = ["export", f"{EXAMPLES / script}:build", "--mesh", mesh,
+    script = script if ":" in script else script + ":build"
+    words = ["export", f"{EXAMPLES / script}", "--mesh", mesh,
              "-o", str(folder / "parallel.plan")]
     if logical:
         words += ["--logical", str(folder / "logical.plan")]

@@ -116,9 +116,21 @@ class Lowering:
         number = self.number(exponent)
         if number is None:
             return self.emit("aten.pow", [a, exponent])
+        a = self.value(a)
         if number == 1:
-            return self.value(a)
+            return a
+        if number == 0.5:
+            return self.root(a)
+        root = lookup.fact(a, "root")
+        if number == 2 and root is not None:
+            return self.tape.view(root[0], a.shape)
         return self.emit("pow", [a], attributes={"exponent": float(number)})
+
+    def root(self, a) -> Value:
+        a = self.value(a)
+        result = self.emit("sqrt", [a])
+        result.fact = ("root", a)  # a norm of norms squares it again
+        return result
 
     def reduce(self, name, a, dims=None, keepdim=False, dtype=None) -> Value:
         a = self.value(a)
@@ -229,7 +241,7 @@ def _element_wise(name, *aten, inputs=1, signature=None):
         LOWER[each] = function
 
 
-for _name in ("sqrt", "rsqrt", "exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "relu", "abs",
+for _name in ("rsqrt", "exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "relu", "abs",
               "reciprocal"):
     _element_wise(_name)
 for _name in ("maximum", "minimum"):
@@ -374,6 +386,20 @@ def _sum(low, args, kwargs):
 @_lower("mean")
 def _mean(low, args, kwargs):
     return low.reduce("mean", args[0], *args[1:3], dtype=low.dtype)
+
+
+@_lower("linalg_vector_norm", "norm")
+def _norm(low, args, kwargs):
+    if args[1] != 2:
+        return NotImplemented
+    dims, keepdim = (args[2], args[3]) if len(args) > 3 else (None, False)
+    total = low.reduce("sum", low.power(args[0], 2), dims, keepdim)
+    return low.root(total)
+
+
+@_lower("sqrt")
+def _sqrt(low, args, kwargs):
+    return low.root(args[0])
 
 
 @_lower("amax")
@@ -572,7 +598,15 @@ def _cat(low, args, kwargs):
 @_lower("stack")
 def _stack(low, args, kwargs):
     dim = args[1] % len(low.shape)
-    return low.emit("stack", list(args[0]), low.shape, attributes={"dim": dim})
+    values = [low.value(x) for x in args[0]]
+    result = low.emit("stack", values, low.shape, attributes={"dim": dim})
+    roots = [lookup.fact(v, "root") for v in values]
+    if all(root is not None and root[0].shape == v.shape for root, v in zip(roots, values)):
+        with low.tape.optional():
+            whole = low.emit("stack", [root[0] for root in roots], low.shape,
+                             attributes={"dim": dim})
+        result.fact = ("root", whole)
+    return result
 
 
 @_lower("index_select")

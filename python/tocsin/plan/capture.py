@@ -198,6 +198,7 @@ class Tape(TorchDispatchMode):
         self._ordinals: dict[str, dict[tuple[str, str], int]] = {}  # by phase
         self._graph_task = -1
         self._optional = False
+        self._backward = False  # since the last forward pass began
         self._forward: dict[int, tuple[str, str]] = {}  # autograd sequence number: fqn, source
         self._site = ("fw", "", "")
 
@@ -241,6 +242,7 @@ class Tape(TorchDispatchMode):
     def restart_labels(self, phase: str) -> None:
         """A new pass begins, such as that of another micro-batch."""
         self._ordinals.pop(phase, None)
+        self._backward = self._backward and phase != "fw"
 
     def read(self, tensor: torch.Tensor) -> Value:
         return self._contents(self._place_of(tensor)).get()
@@ -554,7 +556,9 @@ class Tape(TorchDispatchMode):
             source = self._source(False)
             if not self.phase_hint:
                 self._remember(fqn, source)
-            return self.phase_hint or "fw", fqn, source
+            after = "bw" if self._backward and not self.modules else "fw"
+            return self.phase_hint or after, fqn, source
+        self._backward = True
         number = node._sequence_nr()
         source = self._source(True)
         if torch.is_grad_enabled():  # a checkpoint runs its forward again

@@ -14,7 +14,7 @@ Facts (Value.fact), `i` an integer value: ("range", low, high): low <= it < high
 i + n; ("below", i, n): i < n; ("from", i, n): i >= n; ("outside", i, low, high): the mask above;
 ("masked", ...): it as numbers 0 and 1; ("kept", ...): that minus 1; ("local", ...): local above;
 ("picked", i, low, high, sum): gather(x, local), and the sum that it is where not masked; ("rows",
-dim, total): it sums up to `total` along dim.
+dim, total): it sums up to `total` along dim; ("root", x): the square root of x.
 """
 
 from __future__ import annotations

@@ -225,7 +225,8 @@ def _child(pipe, arguments) -> None:
         place = traceback.extract_tb(error.__traceback__)[-1]
         if os.environ.get("TOCSIN_PLAN_DEBUG"):
             traceback.print_exc()
-        pipe.send((False, f"{type(error).__name__}: {error} ({place.filename}:{place.lineno})"))
+        text = str(error).strip().partition("\n")[0][:300]
+        pipe.send((False, f"{type(error).__name__}: {text} ({place.filename}:{place.lineno})"))
     finally:
         pipe.close()
         os._exit(0)  # torch's atexit handlers belong to the parent
