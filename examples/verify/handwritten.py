@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from llama import RMSNorm, rotary_tables, rotate
 from tocsin.plan import shard_batch
 
-VOCABULARY, WIDTH, HEADS, HIDDEN, BATCH, LENGTH = 48, 40, 4, 56, 4, 12
+VOCABULARY, WIDTH, HEADS, HIDDEN, BATCH, LENGTH = 52, 40, 4, 56, 4, 12
 
 BUGS = {
     "copy_backward": "the gradient at the input of the column-parallel products is not summed",

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from mlp import average_gradients
 from tocsin.plan import shard_batch
 
-VOCABULARY, WIDTH, HEADS, KV_HEADS, HIDDEN, LAYERS, BATCH, LENGTH = 48, 40, 4, 2, 56, 2, 4, 12
+VOCABULARY, WIDTH, HEADS, KV_HEADS, HIDDEN, LAYERS, BATCH, LENGTH = 52, 40, 4, 2, 56, 2, 4, 12
 
 
 class RMSNorm(nn.Module):
