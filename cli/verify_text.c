@@ -72,7 +72,7 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
             stream, "  %s\n",
             result->confirmed
                 ? "confirmed: run over a finite field, the two plans differ too"
-                : "by normal forms alone: the plan cannot run, or is too large to be evaluated");
+                : "by normal forms alone: the plan cannot run, or cannot be evaluated");
     for (size_t k = 0; k < result->cause_count; k++)
         print_cause(stream, k + 1, &result->causes[k]);
     if (result->causes_hidden > 0)

@@ -274,9 +274,8 @@ static tocsin_verdict verdict_of(const tocsin_attempt *one, const tocsin_report 
 /* ---- tier 3: small plans are run over a finite field ----------------------------------------- */
 
 typedef enum opinion {
-    OPINION_NONE, /* too large, or it cannot run to its end */
+    OPINION_NONE, /* too large, it cannot run to its end, or not everything can be compared */
     OPINION_EQUAL,
-    OPINION_OPEN, /* no difference, but not everything could be compared */
     OPINION_DIFFERENT
 } opinion;
 
@@ -307,10 +306,8 @@ static tocsin_status second_opinion(const tocsin_plan *logical, const tocsin_pla
             *given = OPINION_DIFFERENT;
             return TOCSIN_OK;
         }
-        if (outcome != TOCSIN_EVALUATED_EQUAL || !whole) {
-            *given = whole ? OPINION_OPEN : OPINION_NONE;
+        if (outcome != TOCSIN_EVALUATED_EQUAL || !whole)
             return TOCSIN_OK;
-        }
     }
     *given = OPINION_EQUAL;
     return TOCSIN_OK;
@@ -337,13 +334,8 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
         sanity->findings.count == 0)
         status = second_opinion(one->logical.plan, plan, &second, &epsilon, error);
     report->confirmed = second == OPINION_DIFFERENT;
-    if (status == TOCSIN_OK && second != OPINION_EQUAL && second != OPINION_OPEN)
+    if (status == TOCSIN_OK && second != OPINION_EQUAL)
         status = tocsin_diagnose(one, sanity, report, error);
-    if (status == TOCSIN_OK && second == OPINION_OPEN &&
-        !tocsin_report_line(report, TOCSIN_REPORT_UNKNOWN,
-                            "some outputs are not proved; run over a finite field they do not "
-                            "differ, but not all could be compared"))
-        status = tocsin_error_memory(error);
     if (status == TOCSIN_OK && (!list_unknown(one, needed, report) ||
                                 !list_assumptions(one, report) || !list_dead(one, needed, report)))
         status = tocsin_error_memory(error);
