@@ -468,73 +468,6 @@ bool tocsin_tracer_ratio(const tocsin_tracer *tracer, tocsin_relation_id own,
     return true;
 }
 
-/* Could changing this op's own factor mend a value that is `ratio` times too big? */
-static bool makes_ratio(const tocsin_tracer *tracer, uint32_t index, tocsin_factor_id ratio)
-{
-    tocsin_prover *prover = tracer->run->prover;
-    tocsin_universe *universe = prover->universe;
-    const tocsin_plan *plan = tracer->run->plan;
-    const tocsin_plan_op *op = &plan->ops.items[index];
-    const tocsin_kind *kind = &prover->kinds.items[prover->op_kind[TOCSIN_PARALLEL][index] - 1];
-    const uint32_t pair = tracer->paired[index];
-
-    if (op->code == TOCSIN_OPERATOR_SCALE) {
-        tocsin_factor_id own = tocsin_factor_real(universe, tocsin_kind_real(kind, "factor", 1.0));
-        if (pair != TOCSIN_PLAN_NONE) {
-            const tocsin_kind *other =
-                &prover->kinds.items[prover->op_kind[TOCSIN_LOGICAL][pair] - 1];
-            if (other->code == TOCSIN_OPERATOR_SCALE)
-                own = tocsin_factor_multiply(
-                    universe, own,
-                    tocsin_factor_inverse(
-                        universe,
-                        tocsin_factor_real(universe, tocsin_kind_real(other, "factor", 1.0))));
-        }
-        return own != 0 && own == ratio;
-    }
-    if (is_reduction(op->code) && op->group != TOCSIN_PLAN_NONE) {
-        const int64_t size = (int64_t)tocsin_plan_group_size(plan, op->group);
-        const bool mean = strcmp(tocsin_kind_text(kind, "op", "sum"), "avg") == 0;
-        return size > 1 && ratio == (mean ? tocsin_factor_rational(universe, 1, size)
-                                          : tocsin_factor_rational(universe, size, 1));
-    }
-    return false;
-}
-
-/* Breadth first from a value upstream for the nearest op that makes the ratio. */
-static bool find_ratio_maker(tocsin_tracer *tracer, place start, uint32_t value,
-                             tocsin_factor_id ratio, place *maker)
-{
-    const tocsin_plan *plan = tracer->run->plan;
-    TOCSIN_VEC(place) queue = {0};
-    tocsin_map seen = {0};
-    place first;
-    bool found = false;
-
-    if (producer_of(tracer, start, value, &first) && !TOCSIN_VEC_PUSH(&queue, first))
-        return false;
-    for (size_t next = 0; next < queue.count && next < 65536 && !found; next++) {
-        const place at = queue.items[next];
-        const tocsin_plan_op *op = &plan->ops.items[at.op];
-        found = makes_ratio(tracer, at.op, ratio);
-        if (found)
-            *maker = at;
-        for (uint32_t i = 0; i < op->input_count && !found; i++) {
-            place above;
-            if (!producer_of(tracer, at, plan->operands.items[op->first_operand + i], &above))
-                continue;
-            uint64_t *mark = tocsin_map_at(&seen, above.op);
-            if (mark == NULL || (*mark)++ != 0)
-                continue;
-            if (!TOCSIN_VEC_PUSH(&queue, above))
-                break;
-        }
-    }
-    TOCSIN_VEC_FREE(&queue);
-    tocsin_map_free(&seen);
-    return found;
-}
-
 static bool output_root(tocsin_tracer *tracer, const tocsin_check *check, int cause, uint32_t unit,
                         uint32_t op)
 {
@@ -585,7 +518,6 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
     const place start = {.unit = check->unit, .slot = check->slot};
     const tocsin_relation_id own = check->relation;
     place maker;
-    tocsin_factor_id ratio = 0;
 
     if (!nearest_maker(tracer, start, output->value, &maker))
         return output_root(tracer, check, TOCSIN_CAUSE_UNPROVED_OUTPUT, check->unit,
@@ -611,15 +543,11 @@ bool tocsin_tracer_output(tocsin_tracer *tracer, const tocsin_check *check)
                            maker.op);
     case TOCSIN_DIFFERENCE_WEIGHTS:
         return output_root(tracer, check, TOCSIN_CAUSE_EXTRA_TERM, maker.unit, maker.op);
-    case TOCSIN_DIFFERENCE_FACTOR:
-        if (tocsin_tracer_ratio(tracer, own, check->expected, &ratio) &&
-            find_ratio_maker(tracer, start, output->value, ratio, &maker))
-            return output_root(tracer, check,
-                               is_reduction(op_at(tracer, maker.op)->code)
-                                   ? TOCSIN_CAUSE_DOUBLE_REDUCTION
-                                   : TOCSIN_CAUSE_WRONG_SCALE,
-                               maker.unit, maker.op);
-        return output_root(tracer, check, TOCSIN_CAUSE_WRONG_SCALE, maker.unit, maker.op);
+    case TOCSIN_DIFFERENCE_FACTOR: /* no single factor explains it, or hypotheses had found it */
+        return output_root(tracer, check,
+                           is_reduction(op_at(tracer, maker.op)->code) ? TOCSIN_CAUSE_WRONG_GROUP
+                                                                       : TOCSIN_CAUSE_WRONG_SCALE,
+                           maker.unit, maker.op);
     case TOCSIN_DIFFERENCE_NONE:
         break;
     }

@@ -172,6 +172,39 @@ static tocsin_status add_cause(tocsin_report *report, tocsin_cause_class class, 
     return *added == NULL ? tocsin_error_memory(error) : TOCSIN_OK;
 }
 
+/* The device's place in the pipeline: its coordinate on an axis called pp; 0 without one. */
+static uint32_t stage_of(const tocsin_plan *plan, uint32_t device, uint32_t *stages)
+{
+    uint32_t coordinates[TOCSIN_PLAN_AXES_MAX];
+    tocsin_plan_coordinates(plan, device, coordinates);
+    *stages = 1;
+    for (uint32_t a = 0; a < plan->axis_count; a++) {
+        if (strcmp(tocsin_plan_text(plan, plan->axes[a].name), "pp") != 0)
+            continue;
+        *stages = plan->axes[a].size;
+        return coordinates[a];
+    }
+    return 0;
+}
+
+/* Forward before backward before the optimizer; stages forth and back; then the order of the list:
+ * what comes first is more likely the cause. */
+static uint64_t order_of(const tocsin_plan *plan, const tocsin_plan_role *role, uint32_t op)
+{
+    if (op == TOCSIN_PLAN_NONE)
+        return UINT64_MAX;
+    uint32_t stages;
+    const uint64_t phase = plan->ops.items[op].phase;
+    uint32_t stage = stage_of(plan, role->device, &stages);
+    if (phase == TOCSIN_PHASE_BACKWARD)
+        stage = stages - 1 - stage;
+    uint32_t first = op;
+    for (uint32_t s = 0; s < role->segment_count; s++)
+        if (plan->segments.items[role->first_segment + s].first_op < first)
+            first = plan->segments.items[role->first_segment + s].first_op;
+    return (phase + 1) << 56 | (uint64_t)stage << 32 | (op - first);
+}
+
 tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
                                  const tocsin_root *root, tocsin_error *error)
 {
@@ -183,8 +216,7 @@ tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
     TOCSIN_TRY(add_cause(report, (tocsin_cause_class)root->cause, root->op, root, group,
                          root->relation, root->expected, root->fix, &cause, error));
     cause->cause.occurrences++;
-    cause->phase = root->op == TOCSIN_PLAN_NONE ? TOCSIN_PHASE_OPTIMIZER
-                                                : run->plan->ops.items[root->op].phase;
+    cause->order = order_of(run->plan, &run->plan->roles.items[unit->role], root->op);
     return add_place(cause, run->plan->roles.items[unit->role].device,
                      run->enumerate_replicas ? unit->replica : ALL_REPLICAS)
                ? TOCSIN_OK
@@ -300,13 +332,13 @@ static tocsin_status finish_lists(tocsin_report *report, tocsin_error *error)
 
 /* Forward before backward before the optimizer: what comes first is more likely the cause. Stable.
  */
-static void sort_by_phase(tocsin_report *report)
+static void sort_by_order(tocsin_report *report)
 {
     tocsin_folded_cause *causes = report->causes.items;
     for (size_t k = 1; k < report->causes.count; k++) {
         const tocsin_folded_cause moved = causes[k];
         size_t place = k;
-        for (; place > 0 && causes[place - 1].phase > moved.phase; place--)
+        for (; place > 0 && causes[place - 1].order > moved.order; place--)
             causes[place] = causes[place - 1];
         causes[place] = moved;
     }
@@ -320,7 +352,7 @@ tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, t
 
     if (causes == NULL)
         return tocsin_error_memory(error);
-    sort_by_phase(report);
+    sort_by_order(report);
     for (size_t k = 0; k < count; k++) {
         tocsin_string text = {0};
         tocsin_status status = places_text(report->plan, &report->causes.items[k], &text, error);

@@ -16,7 +16,7 @@ typedef enum tocsin_report_list {
 
 /* A cause and who shows it. */
 typedef struct tocsin_folded_cause {
-    uint8_t phase;               /* of its operator; 0 for what tier 0 found */
+    uint64_t order;              /* of its operator in the step, about; 0 for what tier 0 found */
     tocsin_cause cause;          /* texts in the arena */
     TOCSIN_VEC(uint64_t) places; /* device << 32 | replica (UINT32_MAX: all of them) */
 } tocsin_folded_cause;
