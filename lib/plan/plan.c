@@ -149,3 +149,41 @@ void tocsin_plan_free(tocsin_plan *plan)
     TOCSIN_VEC_FREE(&plan->signature_of_source);
     tocsin_free(plan);
 }
+
+/* ---- which values differ between micro-batches? */
+
+static bool runs_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role *role,
+                                uint32_t segment)
+{
+    for (uint32_t t = 0; t < role->turn_count; t++) {
+        const tocsin_plan_turn *turn = &plan->turns.items[role->first_turn + t];
+        if (turn->segment == segment && turn->microbatch >= 0)
+            return true;
+    }
+    return false;
+}
+
+/* each[first_value + value] = 1 when a segment that runs for every micro-batch makes the value. */
+static void mark_role(const tocsin_plan *plan, const tocsin_plan_role *role, uint8_t *each)
+{
+    for (uint32_t v = 0; v < role->value_count; v++)
+        each[role->first_value + v] = plan->values.items[role->first_value + v].per_microbatch;
+    for (uint32_t s = 0; s < role->segment_count; s++) {
+        if (!runs_per_microbatch(plan, role, s))
+            continue;
+        const tocsin_plan_segment *segment = &plan->segments.items[role->first_segment + s];
+        for (uint32_t k = 0; k < segment->op_count; k++) {
+            const tocsin_plan_op *op = &plan->ops.items[segment->first_op + k];
+            const uint32_t *outputs = plan->operands.items + op->first_operand + op->input_count;
+            for (uint32_t j = 0; j < op->output_count; j++)
+                each[role->first_value + outputs[j]] =
+                    !plan->values.items[role->first_value + outputs[j]].persistent;
+        }
+    }
+}
+
+void tocsin_plan_mark_microbatches(const tocsin_plan *plan, uint8_t *each)
+{
+    for (size_t r = 0; r < plan->roles.count; r++)
+        mark_role(plan, &plan->roles.items[r], each);
+}

@@ -238,12 +238,15 @@ void tocsin_plan_coordinates(const tocsin_plan *plan, uint32_t device,
                              uint32_t coordinates[TOCSIN_PLAN_AXES_MAX]);
 /* Ranks in one instance of the group. */
 uint64_t tocsin_plan_group_size(const tocsin_plan *plan, uint32_t group);
+/* each[v] = 1 for the plan values (one byte each) that are separate for every micro-batch: inputs
+ * that say so, and what is made in a segment that runs for each and does not persist. */
+void tocsin_plan_mark_microbatches(const tocsin_plan *plan, uint8_t *each);
 /* The flaw of a flawed op. */
 const tocsin_plan_flaw *tocsin_plan_flaw_of(const tocsin_plan *plan, uint32_t op);
 /* "pp=1 tp=0" of a device, into the string. */
 void tocsin_plan_device_text(const tocsin_plan *plan, uint32_t device, tocsin_string *text);
-/* XXH3-128 of the canonical text (plan_digest.c): what certificates name a plan by. Errors: E_MEMORY,
- * E_IO. */
+/* XXH3-128 of the canonical text (plan_digest.c): what certificates name a plan by. Errors:
+ * E_MEMORY, E_IO. */
 tocsin_status tocsin_plan_digest(const tocsin_plan *plan, tocsin_hash128 *digest,
                                  tocsin_error *error);
 /* The attribute called `key`, or NULL. */

@@ -10,39 +10,6 @@
 
 #include <assert.h>
 
-/* ---- which values differ between micro-batches? ---------------------------------------------- */
-
-static bool runs_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role *role,
-                                uint32_t segment)
-{
-    for (uint32_t t = 0; t < role->turn_count; t++) {
-        const tocsin_plan_turn *turn = &plan->turns.items[role->first_turn + t];
-        if (turn->segment == segment && turn->microbatch >= 0)
-            return true;
-    }
-    return false;
-}
-
-/* each[first_value + value] = 1 when a segment that runs for every micro-batch makes the value. */
-static void mark_per_microbatch(const tocsin_plan *plan, const tocsin_plan_role *role,
-                                uint8_t *each)
-{
-    for (uint32_t v = 0; v < role->value_count; v++)
-        each[role->first_value + v] = plan->values.items[role->first_value + v].per_microbatch;
-    for (uint32_t s = 0; s < role->segment_count; s++) {
-        if (!runs_per_microbatch(plan, role, s))
-            continue;
-        const tocsin_plan_segment *segment = &plan->segments.items[role->first_segment + s];
-        for (uint32_t k = 0; k < segment->op_count; k++) {
-            const tocsin_plan_op *op = &plan->ops.items[segment->first_op + k];
-            const uint32_t *outputs = plan->operands.items + op->first_operand + op->input_count;
-            for (uint32_t j = 0; j < op->output_count; j++)
-                each[role->first_value + outputs[j]] =
-                    !plan->values.items[role->first_value + outputs[j]].persistent;
-        }
-    }
-}
-
 /* ---- folds ----------------------------------------------------------------------------------- */
 
 static bool usable(tocsin_relation_id relation)
@@ -271,8 +238,7 @@ static bool cover_output(const tocsin_run *run, const tocsin_run *logical, uint3
 }
 
 static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit,
-                       tocsin_cover *covers, const uint8_t *each_microbatch,
-                       tocsin_comparison *comparison)
+                       tocsin_cover *covers, tocsin_comparison *comparison)
 {
     const tocsin_plan_role *role = &run->plan->roles.items[run->units.items[unit].role];
 
@@ -291,7 +257,7 @@ static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit
         const tocsin_relation_id expected =
             is_whole_output(logical, whole) ? tocsin_run_value(logical, 0, 0, whole->value) : 0;
         const bool per_microbatch =
-            run->plan->microbatches > 1 && each_microbatch[role->first_value + output->value];
+            run->plan->microbatches > 1 && run->each_microbatch[role->first_value + output->value];
         const bool each = per_microbatch && run->enumerate_microbatches &&
                           output->fold[TOCSIN_SYMBOL_MICROBATCH] == TOCSIN_FOLD_EQUAL;
         const uint32_t slots = each ? run->plan->microbatches : 1;
@@ -329,15 +295,11 @@ tocsin_status tocsin_compare(tocsin_run *parallel, const tocsin_run *logical,
                              tocsin_comparison *comparison, tocsin_error *error)
 {
     const size_t outputs = logical->plan->outputs.count;
-    const tocsin_plan *plan = parallel->plan;
     *comparison = (tocsin_comparison){0};
     tocsin_cover *covers = tocsin_zalloc(outputs + 1, sizeof *covers);
-    uint8_t *each = TOCSIN_ARENA_ARRAY(&comparison->arena, uint8_t, plan->values.count + 1);
-    bool sound = covers != NULL && each != NULL;
-    for (size_t r = 0; sound && r < plan->roles.count; r++)
-        mark_per_microbatch(plan, &plan->roles.items[r], each);
+    bool sound = covers != NULL;
     for (uint32_t u = 0; sound && u < parallel->units.count; u++)
-        sound = check_unit(parallel, logical, u, covers, each, comparison);
+        sound = check_unit(parallel, logical, u, covers, comparison);
     sound = sound && list_uncovered(logical, covers, comparison);
     for (size_t k = 0; covers != NULL && k < outputs; k++)
         tocsin_cover_free(&covers[k]);

@@ -106,8 +106,11 @@ tocsin_status tocsin_run_init(tocsin_run *run, tocsin_prover *prover, tocsin_sid
     const size_t ranks = (size_t)tocsin_plan_devices(plan) * run->replicas;
     run->unit_of = TOCSIN_ARENA_ARRAY(&run->arena, uint32_t, ranks);
     run->first_turn = TOCSIN_ARENA_ARRAY(&run->arena, uint32_t, plan->roles.count + 1);
-    if (run->unit_of == NULL || run->first_turn == NULL)
+    run->each_microbatch = TOCSIN_ARENA_ARRAY(&run->arena, uint8_t, plan->values.count + 1);
+    if (run->unit_of == NULL || run->first_turn == NULL || run->each_microbatch == NULL)
         return tocsin_error_memory(error);
+    memset(run->each_microbatch, 0, plan->values.count);
+    tocsin_plan_mark_microbatches(plan, run->each_microbatch);
     memset(run->unit_of, 0xff, ranks * sizeof run->unit_of[0]);
     for (size_t r = 0; r < plan->roles.count; r++) {
         const tocsin_plan_role *role = &plan->roles.items[r];
@@ -155,7 +158,8 @@ static tocsin_relation_id *cell(const tocsin_run *run, uint32_t unit_index, uint
     const tocsin_unit *unit = &run->units.items[unit_index];
     const tocsin_plan_role *role = &run->plan->roles.items[unit->role];
     const tocsin_plan_value *plan_value = tocsin_run_plan_value(run, unit_index, value);
-    const bool one = plan_value->persistent || slot >= unit->slots;
+    const bool one = plan_value->persistent || slot >= unit->slots ||
+                     !run->each_microbatch[role->first_value + value];
     return &unit->values[(size_t)(one ? 0 : slot) * role->value_count + value];
 }
 

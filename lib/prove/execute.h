@@ -62,8 +62,9 @@ typedef struct tocsin_run {
     const tocsin_plan *plan;
     bool enumerate_replicas, enumerate_microbatches;
     TOCSIN_VEC(tocsin_unit) units;
-    uint32_t *unit_of; /* [device * replicas + replica] -> unit */
-    uint32_t replicas; /* units per device that unit_of tells apart: 1 when collapsed */
+    uint8_t *each_microbatch; /* by plan value: separate for every micro-batch */
+    uint32_t *unit_of;        /* [device * replicas + replica] -> unit */
+    uint32_t replicas;        /* units per device that unit_of tells apart: 1 when collapsed */
     TOCSIN_VEC(tocsin_plan_turn) turns; /* all roles' turns as they are run */
     uint32_t *first_turn;               /* per role, and one more */
     TOCSIN_VEC(uint32_t) ready;
