@@ -7,7 +7,6 @@
  */
 #include "prove/execute.h"
 
-#include "plan/operators.h"
 #include "prove/rebase.h"
 
 #include <assert.h>
