@@ -4,7 +4,6 @@
     tocsin verify one.plan mlp.plan
 """
 
-import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor

@@ -7,7 +7,8 @@ import re
 
 import torch
 
-_OP = re.compile(r"(?P<outs>.*?)= (?P<name>[\w.]+)\((?P<ins>[^)]*)\)(?: \{(?P<attrs>[^}]*)\})?(?P<rest>.*)")
+_OP = re.compile(r"(?P<outs>.*?)= (?P<name>[\w.]+)\((?P<ins>[^)]*)\)"
+                 r"(?: \{(?P<attrs>[^}]*)\})?(?P<rest>.*)")
 _DTYPES = {"float32": torch.float64, "float64": torch.float64, "int64": torch.int64,
            "bool": torch.bool, "int32": torch.int64}
 
@@ -111,10 +112,6 @@ def _place(starts, at):
             begin += at[axis] * int(weight) if star else int(term)
         result.append(slice(begin, begin + length))
     return tuple(result)
-
-
-def _axis_of(x, a):
-    return {"dims": a["dims"], "keepdim": bool(a["keepdim"])}
 
 
 def _slice(x, a):

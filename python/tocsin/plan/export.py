@@ -8,7 +8,6 @@ starts of their slices must lie on a line. Otherwise every replica gets a role o
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import dataclass
 
 from . import text, trace
@@ -193,17 +192,3 @@ def export(script: str, build: str, arguments: dict, axes: dict[str, int] | None
     head = ["tocsin-plan 1", f"mesh {names}", *groups.lines()]
     head += [f"assume {text.word(note)}" for note in sorted(notes)]
     return "\n".join(head + roles) + "\n"
-
-
-def operator_names(plan: str) -> dict[str, int]:
-    """How often each operator occurs in plan text, for the summary line."""
-    counts: dict[str, int] = {}
-    for line in plan.splitlines():
-        if line.startswith(("%", "= ")):
-            name = line.split("= ", 1)[1].split("(", 1)[0]
-            counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
-def world(axes: dict[str, int]) -> int:
-    return math.prod(axes.values())

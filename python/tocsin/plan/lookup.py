@@ -1,13 +1,13 @@
 """Look-ups by an index that a rank holds a part of: what is known of integer values.
 
-A vocabulary-parallel look-up masks the indices that are not in the rank's part [low, high), looks up
-index - low, and clears what was masked:
+A vocabulary-parallel look-up masks the indices that are not in the rank's part [low, high), looks
+up index - low, and clears what was masked:
 
     mask = (i < low) | (i >= high)       local = masked_fill(i - low, mask, 0)
     out  = masked_fill(gather(x, local), mask, 0)
 
-In a plan that is the part [low, high) of a sum over classes: sum_c x[c] * (i == low + c), which is 0
-by itself where masked. Facts about values lead there; each is checked where it is used, bounds and
+In a plan that is the part [low, high) of a sum over classes: sum_c x[c] * (i == low + c), which is
+0 by itself where masked. Facts about values lead there; each is checked where it is used, bounds and
 all, so that a mask with other bounds is not taken for this one.
 
 Facts (Value.fact), `i` an integer value: ("range", low, high): low <= it < high; ("shifted", i, n):

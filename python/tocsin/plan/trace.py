@@ -110,7 +110,8 @@ def _module_names(tape: Tape, job: _Job):
             handle.remove()
 
 
-def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None, rank: int) -> Trace:
+def trace(script: str, build: str, arguments: dict, axes: dict[str, int] | None,
+          rank: int) -> Trace:
     torch.set_num_threads(1)
     root = os.path.dirname(os.path.abspath(script))
     function = load(script, build)
