@@ -7,13 +7,17 @@ those that declare too little or that numbers cannot run.
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import plan_run
-from plan_objects import read_plan
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench/plans"), str(ROOT / "tests/ref")]
+
+import plan_run  # noqa: E402
+from plan_objects import read_plan  # noqa: E402
 
 FOLDER = Path(__file__).parent.parent / "golden" / "plan-attacks"
 NAMES = sorted(path.name.removesuffix(".logical.plan") for path in FOLDER.glob("*.logical.plan"))
