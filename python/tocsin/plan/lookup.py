@@ -7,8 +7,8 @@ up index - low, and clears what was masked:
     out  = masked_fill(gather(x, local), mask, 0)
 
 In a plan that is the part [low, high) of a sum over classes: sum_c x[c] * (i == low + c), which is
-0 by itself where masked. Facts about values lead there; each is checked where it is used, bounds and
-all, so that a mask with other bounds is not taken for this one.
+0 by itself where masked. Facts about values lead there; each is checked where it is used, bounds
+and all, so that a mask with other bounds is not taken for this one.
 
 Facts (Value.fact), `i` an integer value: ("range", low, high): low <= it < high; ("shifted", i, n):
 i + n; ("below", i, n): i < n; ("from", i, n): i >= n; ("outside", i, low, high): the mask above;
