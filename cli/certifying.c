@@ -8,7 +8,7 @@
 
 static void print_json(const tocsin_certify_result *result, double seconds)
 {
-    printf("{\"schema\":1,\"verdict\":\"%s\",\"facts\":%llu,\"outputs\":%llu",
+    printf("{\"schema\":1,\"verdict\":\"%s\",\"facts\":%llu,\"outputs\":%llu,",
            result->accepted ? "ACCEPTED" : "REJECTED", (unsigned long long)result->facts,
            (unsigned long long)result->outputs);
     cli_json_member(stdout, "reason", result->text);
