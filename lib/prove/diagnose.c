@@ -240,6 +240,7 @@ static tocsin_status find_all(tocsin_attempt *one, const tocsin_sanity *sanity,
         tocsin_run run = {0};
         tocsin_comparison comparison;
         rebased = false;
+        report->round = (uint32_t)round;
         status = rerun(one, &rebases, &run, &comparison, error);
         if (status == TOCSIN_OK)
             status = report_suspects(&run, &one->logical, &comparison, sanity->match, report,

@@ -192,7 +192,7 @@ static uint32_t stage_of(const tocsin_plan *plan, uint32_t device, uint32_t *sta
 static uint64_t order_of(const tocsin_plan *plan, const tocsin_plan_role *role, uint32_t op)
 {
     if (op == TOCSIN_PLAN_NONE)
-        return UINT64_MAX;
+        return UINT64_MAX >> 4;
     uint32_t stages;
     const uint64_t phase = plan->ops.items[op].phase;
     uint32_t stage = stage_of(plan, role->device, &stages);
@@ -216,7 +216,10 @@ tocsin_status tocsin_report_root(tocsin_report *report, const tocsin_run *run,
     TOCSIN_TRY(add_cause(report, (tocsin_cause_class)root->cause, root->op, root, group,
                          root->relation, root->expected, root->fix, &cause, error));
     cause->cause.occurrences++;
-    cause->order = order_of(run->plan, &run->plan->roles.items[unit->role], root->op);
+    const uint64_t order = (uint64_t)report->round << 60 |
+                           order_of(run->plan, &run->plan->roles.items[unit->role], root->op);
+    if (cause->order == 0 || order < cause->order)
+        cause->order = order;
     return add_place(cause, run->plan->roles.items[unit->role].device,
                      run->enumerate_replicas ? unit->replica : ALL_REPLICAS)
                ? TOCSIN_OK

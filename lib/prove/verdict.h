@@ -26,6 +26,7 @@ typedef struct tocsin_report {
     tocsin_verify_result *result;
     const tocsin_plan *plan; /* the parallel one */
     bool confirmed;          /* evaluation says that the plans differ */
+    uint32_t round;          /* of diagnosis: what a later one finds may be an after-effect */
     TOCSIN_VEC(tocsin_folded_cause) causes;
     tocsin_intern seen[TOCSIN_REPORT_LISTS]; /* lines, each once */
     TOCSIN_VEC(const char *) lines[TOCSIN_REPORT_LISTS];
