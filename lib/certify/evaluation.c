@@ -571,7 +571,7 @@ static certify_outcome refine(certify_checker *checker, cell_list *cells, uint32
     const certify_refinement by = checker->refinement;
     certify_form with;
 
-    if (by.cut && (cells->count >= CELLS_MAX || !TOCSIN_VEC_RESERVE(cells, 1)))
+    if (by.cut && !TOCSIN_VEC_RESERVE(cells, 1))
         return CERTIFY_FAILED;
     cell *lower = &cells->items[cells->count - 1];
     if (by.coordinate >= lower->space.count)

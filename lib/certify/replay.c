@@ -65,7 +65,7 @@ typedef struct replay {
     TOCSIN_VEC(uint32_t) ready;
     TOCSIN_VEC(gathering) gatherings;
     TOCSIN_VEC(mailbox) boxes;
-    tocsin_map meetings;    /* (group, instance, call) -> gathering + 1 */
+    tocsin_intern meetings; /* (group, call, instance) -> gathering + 1 */
     tocsin_intern channels; /* (source, destination, tag) -> box + 1 */
     tocsin_map partners;    /* (unit, op) -> what it met first, + 1 */
     tocsin_arena arena;
@@ -494,12 +494,11 @@ static gathering *gathering_of(replay *run, unit *one, uint32_t group)
     const uint64_t instance =
         members[0].replica == TOCSIN_MEMBER_SAME && run->each_replica ? one->replica : 0;
     const uint32_t call = one->calls[group];
-    if (group >= 1U << 20 || instance >= 1U << 22 || call >= 1U << 22)
+    const uint64_t key[2] = {(uint64_t)group << 32 | call, instance};
+    const uint32_t number = tocsin_intern_put(&run->meetings, key, sizeof key);
+    if (number == 0)
         return NULL;
-    uint64_t *slot = tocsin_map_at(&run->meetings, (uint64_t)group << 44 | instance << 22 | call);
-    if (slot == NULL)
-        return NULL;
-    if (*slot == 0) {
+    if (number > run->gatherings.count) {
         const uint64_t count = (uint64_t)run->plan->groups.items[group].member_count *
                                (all && run->each_replica ? run->replicas : 1);
         gathering made = {.count = (uint32_t)count, .over_replicas = all && !run->each_replica};
@@ -508,9 +507,8 @@ static gathering *gathering_of(replay *run, unit *one, uint32_t group)
             return NULL;
         for (uint64_t m = 0; m < count; m++)
             made.members[m] = (member){.unit = NOBODY, .op = NOBODY};
-        *slot = run->gatherings.count;
     }
-    return &run->gatherings.items[*slot - 1];
+    return &run->gatherings.items[number - 1];
 }
 
 /* Do two members ask for the same? */
@@ -532,7 +530,7 @@ static certify_outcome judge_gathering(replay *run, gathering *now)
 {
     const member *first = &now->members[0];
     uint64_t partner = (uint64_t)first->unit << 32 | first->op;
-    bool fresh = true, claimed = false;
+    bool fresh = true, any = false, claimed = false;
     certify_outcome outcome = CERTIFY_DONE;
     uint32_t *relations = TOCSIN_ARENA_ARRAY(&run->arena, uint32_t, 2 * (size_t)now->count);
 
@@ -540,9 +538,10 @@ static certify_outcome judge_gathering(replay *run, gathering *now)
         return CERTIFY_FAILED;
     for (uint32_t m = 0; m < now->count && outcome == CERTIFY_DONE; m++) {
         const member *one = &now->members[m];
-        bool is_first;
+        bool is_first = false;
         outcome = meets_same(run, one, partner, &is_first);
         fresh &= is_first;
+        any |= is_first;
         if (outcome == CERTIFY_DONE && !same_call(run, first->op, one->op))
             outcome = certify_different(run->checker, "members of a group call different things");
         if (outcome == CERTIFY_DONE && !run->each_microbatch &&
@@ -552,6 +551,8 @@ static certify_outcome judge_gathering(replay *run, gathering *now)
         relations[now->count + m] = one->output;
         claimed |= one->output != 0;
     }
+    if (outcome == CERTIFY_DONE && any && !fresh && !run->each_microbatch)
+        outcome = certify_unclear(run->checker, "micro-batches communicate in different ways");
     const tocsin_plan_op *op = &run->plan->ops.items[first->op];
     if (outcome == CERTIFY_DONE && claimed && (fresh || run->each_microbatch)) {
         const certify_exchange exchange = {.plan = run->plan,
@@ -622,7 +623,7 @@ static certify_outcome judge_letter(const step *now, const member *sender)
     replay *run = now->run;
     const member self = {.unit = now->unit, .op = now->op_index, .microbatch = now->microbatch};
     const uint32_t output = fact(run, now->unit, now->microbatch, now->outputs[0]);
-    bool fresh;
+    bool fresh = false;
 
     certify_outcome outcome =
         meets_same(run, &self, (uint64_t)sender->unit << 32 | sender->op, &fresh);
@@ -860,7 +861,7 @@ static void free_replay(replay *run)
     TOCSIN_VEC_FREE(&run->ready);
     TOCSIN_VEC_FREE(&run->gatherings);
     TOCSIN_VEC_FREE(&run->boxes);
-    tocsin_map_free(&run->meetings);
+    tocsin_intern_free(&run->meetings);
     tocsin_intern_free(&run->channels);
     tocsin_map_free(&run->partners);
     tocsin_free(run->written);
