@@ -301,8 +301,6 @@ static certify_outcome lay_out(certify_checker *checker, application *use)
         axis->coordinate = use->index_count;
         use->sizes[use->index_count++] = axis->local;
         if (axis->contracted && !axis->whole && axis->extent == 1 && axis->local > 1) {
-            if (use->call->one_hot)
-                return certify_unclear(checker, "a look-up in a table of equal rows");
             if (!use->call->maximum && __builtin_mul_overflow(use->times, axis->local, &use->times))
                 return certify_unclear(checker, "a size is too large");
         } else if (!axis->contracted && !axis->whole && !axis->any) {

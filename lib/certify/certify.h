@@ -5,7 +5,8 @@
  *   linear_form.c       indices as linear forms over coordinates, and their division
  *   evaluation.c        a relation at an index: a sum of entries; equality of such sums
  *   box_sum.c           equality of sums of boxes
- *   local_rule.c        operators that are exact knowledge (structure, linear combinations)
+ *   local_rule.c        operators that are exact knowledge: linear combinations, constants, with
+ *                       structure_rule.c and sum_rule.c; named_rule.c: how the others are called
  *   call_rule.c         operators of which only their axis signature is known
  *   lookup_rule.c       look-ups in a shard of a table's rows, behind a mask
  *   exchange_rule.c     collectives and accumulation
@@ -333,7 +334,6 @@ typedef struct certify_call {
     bool maximum;   /* contracted axes make a partial maximum */
     bool scattered; /* gradients behind a mask, by a masked index, into rows [low, high) */
     int64_t low, high;
-    bool one_hot; /* what is contracted is a selection: equal elements are not added */
     bool divides; /* operand 1 is divided by: the product is with its reciprocal */
 } certify_call;
 certify_outcome certify_congruent(certify_checker *checker, const certify_call *call);
