@@ -595,8 +595,13 @@ static void mark_atoms(const certificate *from, uint32_t relation, uint8_t *mark
             continue;
         }
         const certify_term *term = &from->terms.items[view->first_part + k];
-        marks[term->atom] = 1;
-        *top = term->atom > *top ? term->atom : *top;
+        for (uint32_t b = 0; b <= term->range_count; b++) {
+            const uint32_t atom = b == term->range_count
+                                      ? term->atom
+                                      : from->ranges.items[term->first_range + b].atom;
+            marks[atom] = 1;
+            *top = atom > *top ? atom : *top;
+        }
     }
 }
 

@@ -178,10 +178,8 @@ static certify_outcome judge_claim(outputs_check *check, const place *at, uint32
                                                  check->from->each_microbatch};
         starts[d] = plan->starts.items[output->first_start + d];
         for (int s = 0; s < TOCSIN_SYMBOL_COUNT; s++)
-            if (fixed[s]) {
-                starts[d].base += starts[d].weight[s] * own[s];
-                starts[d].weight[s] = 0;
-            }
+            if (fixed[s] && !certify_fix(&starts[d], s, own[s]))
+                return certify_unclear(check->checker, "a start is too large");
     }
     return certify_slice(check->checker, claim->relation, logical_relation, 0, starts);
 }

@@ -389,6 +389,15 @@ certify_outcome certify_total(certify_checker *checker, uint32_t out, const cert
 /* Are two relations equal? */
 certify_outcome certify_same(certify_checker *checker, uint32_t one, uint32_t other);
 
+/* One value for a symbol of a start; false: too large. */
+static inline bool certify_fix(tocsin_affine *start, int symbol, int64_t value)
+{
+    int64_t shift;
+    const bool fits = !__builtin_mul_overflow(start->weight[symbol], value, &shift) &&
+                      !__builtin_add_overflow(start->base, shift, &start->base);
+    start->weight[symbol] = 0;
+    return fits;
+}
 /* Is `one` the slice of `other` (0: of the atom) that begins at these starts? */
 certify_outcome certify_slice(certify_checker *checker, uint32_t one, uint32_t other, uint32_t atom,
                               const tocsin_affine *starts);

@@ -135,11 +135,13 @@ certify_outcome certify_slice(certify_checker *checker, uint32_t one, uint32_t o
     for (uint32_t d = 0; d < ndim; d++) {
         int64_t least = starts[d].base, most = starts[d].base;
         for (int s = 0; s < TOCSIN_SYMBOL_COUNT; s++) {
-            const int64_t reach =
-                starts[d].weight[s] * ((int64_t)checker->certificate->symbol_size[s] - 1);
-            *(reach > 0 ? &most : &least) += reach;
+            int64_t reach;
+            if (__builtin_mul_overflow(starts[d].weight[s],
+                                       (int64_t)checker->certificate->symbol_size[s] - 1, &reach) ||
+                __builtin_add_overflow(reach > 0 ? most : least, reach, reach > 0 ? &most : &least))
+                return certify_unclear(checker, "a start is too large");
         }
-        if (least < 0 || most + shape[d] > whole[d])
+        if (least < 0 || most > whole[d] - shape[d])
             return certify_different(checker, "dim %u goes beyond the logical value", d);
     }
     return certify_everywhere(checker, shape, ndim, slice_difference, &cut);

@@ -330,6 +330,10 @@ certify_outcome certify_unmasked_rows(certify_checker *checker, const certify_st
         certify_shape(checker, step->inputs[0])[0] != now.high - now.low ||
         certify_shape(checker, table)[0] < now.high)
         return certify_different(checker, "the rows of the shard are not those of the mask");
+    for (uint32_t d = 1; d < shard; d++) /* the columns of the atom are the table's */
+        if (checker->certificate->sizes.items[atom->first_size + atom->ndim - shard + d] !=
+            certify_shape(checker, table)[d])
+            return certify_different(checker, "the rows have another size than the table's");
     for (uint32_t d = 0; d < ndim; d++) {
         sizes[d] = certify_shape(checker, out)[d];
         if (sizes[d] != (d < local ? certify_shape(checker, step->inputs[1])[d]

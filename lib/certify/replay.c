@@ -231,14 +231,11 @@ static certify_outcome check_input(replay *run, uint32_t unit_index, const tocsi
         return certify_different(run->checker, "the certificate has no such input");
     for (uint32_t d = 0; d < value->ndim; d++) {
         starts[d] = run->plan->starts.items[input->first_start + d];
-        if (run->each_replica) {
-            starts[d].base += starts[d].weight[TOCSIN_SYMBOL_REPLICA] * (int64_t)one->replica;
-            starts[d].weight[TOCSIN_SYMBOL_REPLICA] = 0;
-        }
-        if (run->each_microbatch) {
-            starts[d].base += starts[d].weight[TOCSIN_SYMBOL_MICROBATCH] * (int64_t)slot;
-            starts[d].weight[TOCSIN_SYMBOL_MICROBATCH] = 0;
-        }
+        if ((run->each_replica &&
+             !certify_fix(&starts[d], TOCSIN_SYMBOL_REPLICA, (int64_t)one->replica)) ||
+            (run->each_microbatch &&
+             !certify_fix(&starts[d], TOCSIN_SYMBOL_MICROBATCH, (int64_t)slot)))
+            return certify_unclear(run->checker, "a start is too large");
     }
     run->checker->facts++;
     return certify_slice(run->checker, relation, 0, atom, starts);
