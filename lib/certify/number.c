@@ -11,7 +11,7 @@
 
 enum { STEPS_MAX = 40 };
 
-static int64_t common_divisor(int64_t a, int64_t b)
+static int64_t greatest_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {
         const int64_t rest = a % b;
@@ -34,7 +34,7 @@ static certify_number tidy(certify_number value)
         value.denominator /= 2;
         value.two--;
     }
-    const int64_t divisor = common_divisor(value.numerator, value.denominator);
+    const int64_t divisor = greatest_divisor(value.numerator, value.denominator);
     value.numerator /= divisor;
     value.denominator /= divisor;
     return value;
@@ -131,8 +131,8 @@ bool certify_multiply(const certify_number *a, const certify_number *b, certify_
     certify_number result = {.denominator = 1};
 
     if (!certify_is_zero(&left) && !certify_is_zero(&right)) {
-        const int64_t one = common_divisor(left.numerator, right.denominator);
-        const int64_t other = common_divisor(right.numerator, left.denominator);
+        const int64_t one = greatest_divisor(left.numerator, right.denominator);
+        const int64_t other = greatest_divisor(right.numerator, left.denominator);
         if (__builtin_mul_overflow(left.numerator / one, right.numerator / other,
                                    &result.numerator) ||
             __builtin_mul_overflow(left.denominator / other, right.denominator / one,
@@ -196,7 +196,7 @@ bool certify_add(const certify_number *a, const certify_number *b, certify_numbe
         return true;
     }
     result.two = a->two < b->two ? a->two : b->two;
-    const int64_t divisor = common_divisor(a->denominator, b->denominator);
+    const int64_t divisor = greatest_divisor(a->denominator, b->denominator);
     if (certify_compare_opaque(a, b) != 0 || __builtin_sub_overflow(a->two, result.two, &by_a) ||
         __builtin_sub_overflow(b->two, result.two, &by_b) || !shift(a->numerator, by_a, &left) ||
         !shift(b->numerator, by_b, &right) ||

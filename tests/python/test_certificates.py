@@ -1,6 +1,6 @@
 """Certificates of proofs: the checker accepts those of equal plans, written from them, and rejects
-every one of more than a thousand single-fact mutations of them; those of other plans; and those that
-claim a wrong plan to be proved, with the digest made to fit."""
+every one of more than a thousand single-fact mutations of them; those of other plans; and those
+that claim a wrong plan to be proved, with the digest made to fit."""
 
 import copy
 import json
