@@ -72,7 +72,10 @@ def parse_arguments(arguments=None):
             parser.add_argument(option, action=argparse.BooleanOptionalAction)
         else:
             parser.add_argument(option, type={"int": int, "str": str}.get(field.type, field.type))
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.zero not in (None, 0, 1, 3):
+        parser.error("--zero: 0, 1 (optimizer states) or 3 (parameters too)")
+    return options
 
 
 def main():
