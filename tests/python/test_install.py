@@ -1,6 +1,7 @@
 """`pip install`: the wheel's files, recording with what it installs, and its removal."""
 
 import os
+import pathlib
 import subprocess
 import sys
 import sysconfig
@@ -101,11 +102,11 @@ def test_what_is_in_the_wheel(wheel):
     metadata = [name for name in names if ".dist-info/" in name]
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     data = wheel.name.split("-cp")[0] + ".data"
+    python = pathlib.Path(SOURCE, "python")
     sources = {
-        f"{package}/{name}"
+        str(path.relative_to(python))
         for package in ("tocsin", "tocsin_inject")
-        for name in os.listdir(os.path.join(SOURCE, "python", package))
-        if name.endswith(".py")
+        for path in (python / package).rglob("*.py")
     }
     assert set(names) - set(metadata) == sources | {
         f"{data}/scripts/tocsin",
