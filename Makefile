@@ -6,7 +6,7 @@ export TORCH_REQUIREMENT
 
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: all setup-demo setup-test setup-bench demo test bench asan tsan fuzz tidy docs clean
+.PHONY: all setup-demo setup-test setup-bench demo test bench release asan tsan fuzz tidy docs clean
 
 # The command at build/tocsin, the Python package at build/python.
 all: setup-demo
@@ -23,10 +23,10 @@ demo: all
 
 # Everything that a change must pass.
 test: setup-test
-	tools/test.sh test asan fuzz
+	tools/test.sh test release asan fuzz
 
 # One stage of it; tsan is extra.
-asan tsan fuzz: setup-test
+release asan tsan fuzz: setup-test
 	tools/test.sh $@
 
 # All figures, or those of bench/bench_NAME.c or bench/NAME.py: make bench-NAME.
@@ -46,4 +46,4 @@ docs:
 	tools/links
 
 clean:
-	rm -rf build build-test build-asan build-tsan build-fuzz
+	rm -rf build build-test build-release build-asan build-tsan build-fuzz

@@ -1,9 +1,10 @@
 #!/bin/bash
 # test.sh STAGE... - build and run stages of the tests; the last line is "N passed, N failed".
-#   test  optimised build with assertions: every test, Python and command line included
-#   asan  C tests and replay of the fuzz corpora under address and undefined-behaviour sanitizers
-#   tsan  C tests under the thread sanitizer
-#   fuzz  FUZZ_SECONDS (10) of each libFuzzer target, starting from its corpus
+#   test     optimised build with assertions: every test, Python and command line included
+#   release  what is used, where assertions are compiled out, and the command line's tests on it
+#   asan     C tests and replay of the fuzz corpora under address and undefined-behaviour sanitizers
+#   tsan     C tests under the thread sanitizer
+#   fuzz     FUZZ_SECONDS (10) of each libFuzzer target, starting from its corpus
 set -u
 cd "$(dirname "$0")/.."
 
@@ -55,6 +56,21 @@ stage_test() {
     run_ctest test
 }
 
+stage_release() {
+    build release -B build-release -DTOCSIN_PYTHON="$PWD/.venv/bin/python" || return
+    local script
+    for script in tests/cli/{usage,verify,bad_input}.sh; do
+        if TOCSIN=$PWD/build-release/tocsin TOCSIN_SOURCE=$PWD TOCSIN_BUILD=$PWD/build-release \
+            PYTHON=$PWD/.venv/bin/python bash "$script" >build-release/cli.log 2>&1; then
+            count 1 0
+        else
+            tail -n 40 build-release/cli.log
+            echo "$script fails on the release build"
+            count 0 1
+        fi
+    done
+}
+
 stage_asan() {
     build asan || return
     run_ctest asan -L 'unit|prop|fault|fuzz'
@@ -92,12 +108,12 @@ stage_fuzz() {
 
 for stage in "$@"; do
     case $stage in
-    test | asan | tsan | fuzz)
+    test | release | asan | tsan | fuzz)
         echo "== $stage"
         "stage_$stage"
         ;;
     *)
-        echo "usage: tools/test.sh test|asan|tsan|fuzz..." >&2
+        echo "usage: tools/test.sh test|release|asan|tsan|fuzz..." >&2
         exit 2
         ;;
     esac

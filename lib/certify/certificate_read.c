@@ -339,7 +339,7 @@ static tocsin_status join(reading *from, certify_relation *view, uint8_t *depth)
     view->join_dim = (uint8_t)dim;
     view->first_part = (uint32_t)into->parts.count;
     while (take(from, " ")) {
-        uint32_t part;
+        uint32_t part = 0;
         TOCSIN_TRY(identity(from, "r", into->relations.count, &part));
         const certify_relation *other = &into->relations.items[part - 1];
         for (uint32_t d = 0; d < view->ndim; d++)
@@ -420,7 +420,7 @@ static tocsin_status operands(reading *from, certify_atom *atom)
 {
     atom->first_operand = (uint32_t)from->into->parts.count;
     while (take(from, " ")) {
-        uint32_t operand;
+        uint32_t operand = 0;
         TOCSIN_TRY(identity(from, "r", from->into->relations.count, &operand));
         if (depends_on_symbols(from->into, operand))
             return malformed(from, "an atom depends on the replica or micro-batch");

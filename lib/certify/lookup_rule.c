@@ -377,7 +377,7 @@ certify_outcome certify_unmasked(certify_checker *checker, uint32_t relation,
 certify_outcome certify_gradient_mask(certify_checker *checker, uint32_t gradient,
                                       const certify_form *index, bool above, int64_t bound)
 {
-    certify_entry entry;
+    certify_entry entry = {0};
     const certify_outcome outcome = certify_single(checker, gradient, index, &entry);
     if (outcome != CERTIFY_DONE)
         return outcome;

@@ -166,13 +166,12 @@ static tocsin_status write_version(tocsin_nn *nn, const tocsin_nn_tensor *tensor
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-static tocsin_status add_input(tocsin_nn *nn, const tocsin_nn_tensor *tensor, const char *name,
-                               const tocsin_affine *starts, uint32_t value)
+static tocsin_status add_input(tocsin_nn *nn, const char *name, const tocsin_affine *starts,
+                               uint32_t value)
 {
     uint32_t string = tocsin_plan_string(nn->plan, name, strlen(name));
     if (!string)
         return tocsin_plan_string_error(nn->plan, nn->error);
-    assert(tensor->ndim <= TOCSIN_PLAN_NDIM_MAX);
     return tocsin_plan_add_input(nn->plan, value, string, starts, nn->error);
 }
 
@@ -193,7 +192,7 @@ static tocsin_status input_value(tocsin_nn *nn, const tocsin_nn_tensor *tensor, 
         for (uint32_t d = 0; d < tensor->ndim; ++d)
             starts[d].base = tensor->start[d];
         TOCSIN_TRY(add_value(nn, own, tensor->size, tensor->ndim, tensor->dtype, true, value));
-        TOCSIN_TRY(add_input(nn, tensor, name, starts, *value));
+        TOCSIN_TRY(add_input(nn, name, starts, *value));
         *known = (uint64_t)*value + 1;
     }
     *value = (uint32_t)(*known - 1);
@@ -241,7 +240,7 @@ tocsin_status tocsin_nn_load(tocsin_nn *nn, const tocsin_nn_tensor *tensor)
                                    .per_microbatch = nn->microbatches > 1};
         uint32_t value;
         TOCSIN_TRY(tocsin_plan_add_value(nn->plan, &added, tensor->size, &value, nn->error));
-        TOCSIN_TRY(add_input(nn, tensor, tensor->name, starts, value));
+        TOCSIN_TRY(add_input(nn, tensor->name, starts, value));
         *known = (uint64_t)value + 1;
         if (!tocsin_map_put(&nn->role.versions, tensor->id, 1) ||
             !tocsin_map_put(&nn->role.values, UINT64_C(1) << 40 | tensor->id, *known))

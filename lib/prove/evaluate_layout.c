@@ -44,9 +44,9 @@ tocsin_status tocsin_array_undefine(tocsin_kernel *kernel, tocsin_array *array, 
     char text[256];
     va_list arguments;
     va_start(arguments, format);
-    int bytes = vsnprintf(text, sizeof text, format, arguments);
+    if (vsnprintf(text, sizeof text, format, arguments) < 0)
+        text[0] = '\0';
     va_end(arguments);
-    assert(bytes >= 0);
     array->reason = tocsin_arena_copy(&kernel->arena, text, strlen(text));
     if (!array->reason)
         return tocsin_error_memory(kernel->error);
