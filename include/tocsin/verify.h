@@ -85,7 +85,6 @@ typedef struct tocsin_verify_options {
     bool enumerate;               /* every replica and micro-batch on its own, no collapse */
     uint32_t causes_max;          /* 0: 20 */
     const char *certificate_path; /* write a certificate, or NULL */
-    const char *cache_path;       /* folder of the proof cache, or NULL */
 } tocsin_verify_options;
 
 typedef struct tocsin_verify_result {
@@ -122,7 +121,7 @@ TOCSIN_API const char *tocsin_cause_meaning(tocsin_cause_class class);
 /* Compare `parallel` with `logical`. `options` may be NULL. The result is the caller's; it does not
  * refer to the plans. A wrong plan is a result, not an error.
  * Errors: E_ARGUMENT (the logical plan is itself parallel, or the two do not share inputs),
- * E_LIMIT, E_MEMORY, E_IO (certificate or cache). */
+ * E_LIMIT, E_MEMORY, E_IO (certificate). */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_verify(const tocsin_plan *logical,
                                                          const tocsin_plan *parallel,
                                                          const tocsin_verify_options *options,
