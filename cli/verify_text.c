@@ -2,6 +2,7 @@
  *
  * Text says the verdict first, then each cause in a block of its own, then what was not covered.
  */
+#include "json_text.h"
 #include "verify_text.h"
 
 #include "cli.h"
@@ -85,41 +86,23 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_string(FILE *stream, const char *text)
-{
-    fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        const unsigned char byte = (unsigned char)*text;
-        if (byte == '"' || byte == '\\')
-            fprintf(stream, "\\%c", byte);
-        else if (byte < 0x20)
-            fprintf(stream, "\\u%04x", byte);
-        else
-            fputc(byte, stream);
-    }
-    fputc('"', stream);
-}
-
+/* One more member of an object. */
 static void put_list(FILE *stream, const char *name, const char *const *lines, size_t count)
 {
-    fprintf(stream, ",\"%s\":[", name);
-    for (size_t k = 0; k < count; k++) {
-        fputs(k == 0 ? "" : ",", stream);
-        put_string(stream, lines[k]);
-    }
-    fputc(']', stream);
+    fputc(',', stream);
+    cli_json_list(stream, name, lines, count);
 }
 
 static void put_member(FILE *stream, const char *name, const char *value)
 {
     fprintf(stream, ",\"%s\":", name);
-    put_string(stream, value);
+    cli_json_string(stream, value);
 }
 
 static void put_cause(FILE *stream, const tocsin_cause *cause)
 {
     fputs("{\"op\":", stream);
-    put_string(stream, cause->op);
+    cli_json_string(stream, cause->op);
     put_member(stream, "cause", tocsin_cause_text(cause->class));
     put_member(stream, "fqn", cause->fqn);
     put_member(stream, "source", cause->source);

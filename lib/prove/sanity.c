@@ -188,6 +188,22 @@ tocsin_status tocsin_sanity_note(tocsin_sanity_model *model, const tocsin_sanity
     return add_place(model, id, kept, finding->call, error);
 }
 
+tocsin_status tocsin_sanity_note_texts(tocsin_sanity_model *model, tocsin_sanity_finding *finding,
+                                       uint64_t times, tocsin_string *relation,
+                                       tocsin_string *expected, tocsin_error *error)
+{
+    finding->relation = tocsin_string_text(relation);
+    finding->expected = tocsin_string_text(expected);
+    tocsin_status status = tocsin_string_check(relation, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_string_check(expected, error);
+    for (uint64_t k = 0; status == TOCSIN_OK && k < times; ++k)
+        status = tocsin_sanity_note(model, finding, error);
+    tocsin_string_free(relation);
+    tocsin_string_free(expected);
+    return status;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool replicas_are_alike(const tocsin_plan *plan)

@@ -236,16 +236,7 @@ static tocsin_status note_circle(const plan_run *simulation, uint32_t start, toc
     tocsin_string relation = {0}, expected = {0};
     describe_circle(simulation, suspect, &relation);
     describe_blocked(simulation, &expected);
-    finding.relation = tocsin_string_text(&relation);
-    finding.expected = tocsin_string_text(&expected);
-    tocsin_status status = tocsin_string_check(&relation, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&expected, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_sanity_note(model, &finding, error);
-    tocsin_string_free(&relation);
-    tocsin_string_free(&expected);
-    return status;
+    return tocsin_sanity_note_texts(model, &finding, 1, &relation, &expected, error);
 }
 
 /* Every blocked rank_fiber has one edge, so each walk ends where a walk was, in a circle if it is

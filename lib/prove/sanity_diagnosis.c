@@ -384,16 +384,7 @@ static tocsin_status emit(lane_diagnosis *diagnosis, const call_difference *wron
     tocsin_string relation = {0}, expected = {0};
     if (tocsin_sanity_is_new(model, &finding))
         describe(model, wrong, &finding, &relation, &expected);
-    finding.relation = tocsin_string_text(&relation);
-    finding.expected = tocsin_string_text(&expected);
-    tocsin_status status = tocsin_string_check(&relation, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&expected, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_sanity_note(model, &finding, error);
-    tocsin_string_free(&relation);
-    tocsin_string_free(&expected);
-    return status;
+    return tocsin_sanity_note_texts(model, &finding, 1, &relation, &expected, error);
 }
 
 /* With groups of two, "b calls on L2 what belongs on L1" and "a calls on L1 what belongs on L2"
@@ -505,16 +496,8 @@ static tocsin_status emit_stray(lane_diagnosis *diagnosis, const tocsin_sanity_s
         tocsin_string_append_text(&expected, ": ");
         append_call(model, &finding.partner, &expected);
     }
-    finding.relation = tocsin_string_text(&relation);
-    finding.expected = tocsin_string_text(&expected);
-    tocsin_status status = tocsin_string_check(&relation, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&expected, error);
-    for (uint64_t k = 0; status == TOCSIN_OK && k < (count ? count : 1); ++k)
-        status = tocsin_sanity_note(model, &finding, error);
-    tocsin_string_free(&relation);
-    tocsin_string_free(&expected);
-    return status;
+    return tocsin_sanity_note_texts(model, &finding, count ? count : 1, &relation, &expected,
+                                    error);
 }
 
 /* ---- all broken lanes -------------------------------------------------------------------------

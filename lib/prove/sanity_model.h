@@ -141,6 +141,10 @@ bool tocsin_sanity_is_new(const tocsin_sanity_model *model, const tocsin_sanity_
  * texts are copied, the places made from `call`. */
 tocsin_status tocsin_sanity_note(tocsin_sanity_model *model, const tocsin_sanity_finding *finding,
                                  tocsin_error *error);
+/* The same, `times` over, with the texts of two builders, which are freed. */
+tocsin_status tocsin_sanity_note_texts(tocsin_sanity_model *model, tocsin_sanity_finding *finding,
+                                       uint64_t times, tocsin_string *relation,
+                                       tocsin_string *expected, tocsin_error *error);
 /* As `call`s of findings: replica NONE when one stands for all. */
 tocsin_sanity_call tocsin_sanity_call_of(const tocsin_sanity_model *model, uint32_t actor,
                                          tocsin_sanity_visit visit);
