@@ -121,20 +121,53 @@ static tocsin_relation_id fold_replicas(const tocsin_run *run, uint32_t unit,
 
 /* ---- the expected side ----------------------------------------------------------------------- */
 
-/* The logical output of the same kind and name, into plan->outputs; TOCSIN_PLAN_NONE: none. */
-static uint32_t logical_output(const tocsin_run *logical, const tocsin_plan *parallel,
-                               const tocsin_plan_output *output)
+/* The logical outputs, by what names them, and what the ranks declare of each. */
+typedef struct expectation {
+    const tocsin_run *logical;
+    tocsin_map by_name;   /* kind, name -> index + 1 */
+    tocsin_cover *covers; /* by index */
+} expectation;
+
+static uint64_t name_key(uint8_t kind, uint32_t name)
+{
+    return (uint64_t)kind << 32 | name;
+}
+
+static bool expect_outputs(expectation *expected, const tocsin_run *logical)
 {
     const tocsin_plan *plan = logical->plan;
+    *expected = (expectation){.logical = logical};
+    expected->covers = tocsin_zalloc(plan->outputs.count + 1, sizeof expected->covers[0]);
+    bool sound = expected->covers != NULL;
+    for (uint32_t k = 0; sound && k < plan->outputs.count; k++) {
+        const tocsin_plan_output *output = &plan->outputs.items[k];
+        uint64_t *first = tocsin_map_at(&expected->by_name, name_key(output->kind, output->name));
+        sound = first != NULL;
+        if (sound && *first == 0)
+            *first = (uint64_t)k + 1;
+    }
+    return sound;
+}
+
+static void expectation_free(expectation *expected)
+{
+    for (size_t k = 0; expected->covers != NULL && k < expected->logical->plan->outputs.count; k++)
+        tocsin_cover_free(&expected->covers[k]);
+    tocsin_free(expected->covers);
+    tocsin_map_free(&expected->by_name);
+}
+
+/* The first logical output of the same kind and name, into plan->outputs; TOCSIN_PLAN_NONE: none.
+ */
+static uint32_t logical_output(const expectation *expected, const tocsin_plan *parallel,
+                               const tocsin_plan_output *output)
+{
     size_t bytes;
     const char *name = tocsin_intern_text(&parallel->strings, output->name, &bytes);
-    const uint32_t own = tocsin_intern_find(&plan->strings, name, bytes);
-    if (own == 0)
-        return TOCSIN_PLAN_NONE;
-    for (uint32_t k = 0; k < plan->outputs.count; k++)
-        if (plan->outputs.items[k].name == own && plan->outputs.items[k].kind == output->kind)
-            return k;
-    return TOCSIN_PLAN_NONE;
+    const uint32_t own = tocsin_intern_find(&expected->logical->plan->strings, name, bytes);
+    const uint64_t *found =
+        own == 0 ? NULL : tocsin_map_find(&expected->by_name, name_key(output->kind, own));
+    return found == NULL ? TOCSIN_PLAN_NONE : (uint32_t)(*found - 1);
 }
 
 /* Does the logical plan's output stand for all of what it names, rather than for a slice? */
@@ -237,15 +270,16 @@ static bool cover_output(const tocsin_run *run, const tocsin_run *logical, uint3
                             tocsin_plan_shape(logical->plan, all), value->ndim);
 }
 
-static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit,
-                       tocsin_cover *covers, tocsin_comparison *comparison)
+static bool check_unit(tocsin_run *run, const expectation *expected, uint32_t unit,
+                       tocsin_comparison *comparison)
 {
+    const tocsin_run *logical = expected->logical;
     const tocsin_plan_role *role = &run->plan->roles.items[run->units.items[unit].role];
 
     for (uint32_t k = 0; k < role->output_count; k++) {
         const uint32_t index = role->first_output + k;
         const tocsin_plan_output *output = &run->plan->outputs.items[index];
-        const uint32_t counterpart = logical_output(logical, run->plan, output);
+        const uint32_t counterpart = logical_output(expected, run->plan, output);
         if (counterpart == TOCSIN_PLAN_NONE) {
             const tocsin_check check = {
                 .status = TOCSIN_CHECK_UNJUDGED, .unit = unit, .output = index, .ranks = 1};
@@ -254,7 +288,7 @@ static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit
             continue;
         }
         const tocsin_plan_output *whole = &logical->plan->outputs.items[counterpart];
-        const tocsin_relation_id expected =
+        const tocsin_relation_id value =
             is_whole_output(logical, whole) ? tocsin_run_value(logical, 0, 0, whole->value) : 0;
         const bool per_microbatch =
             run->plan->microbatches > 1 && run->each_microbatch[role->first_value + output->value];
@@ -262,18 +296,18 @@ static bool check_unit(tocsin_run *run, const tocsin_run *logical, uint32_t unit
                           output->fold[TOCSIN_SYMBOL_MICROBATCH] == TOCSIN_FOLD_EQUAL;
         const uint32_t slots = each ? run->plan->microbatches : 1;
         for (uint32_t slot = 0; slot < slots; slot++)
-            if (!check_output(run, unit, slot, index, expected, per_microbatch, comparison) ||
+            if (!check_output(run, unit, slot, index, value, per_microbatch, comparison) ||
                 !cover_output(run, logical, unit, slot, output, whole, per_microbatch,
-                              &covers[counterpart]))
+                              &expected->covers[counterpart]))
                 return false;
     }
     return true;
 }
 
 /* Logical outputs of which no rank declares some element. */
-static bool list_uncovered(const tocsin_run *logical, const tocsin_cover *covers,
-                           tocsin_comparison *comparison)
+static bool list_uncovered(const expectation *expected, tocsin_comparison *comparison)
 {
+    const tocsin_run *logical = expected->logical;
     for (uint32_t k = 0; k < logical->plan->outputs.count; k++) {
         const tocsin_plan_value *value =
             tocsin_run_plan_value(logical, 0, logical->plan->outputs.items[k].value);
@@ -283,8 +317,8 @@ static bool list_uncovered(const tocsin_run *logical, const tocsin_cover *covers
                 return false;
             continue;
         }
-        if (!tocsin_cover_is_whole(&covers[k], tocsin_plan_shape(logical->plan, value), value->ndim,
-                                   &covered) ||
+        if (!tocsin_cover_is_whole(&expected->covers[k], tocsin_plan_shape(logical->plan, value),
+                                   value->ndim, &covered) ||
             (!covered && !TOCSIN_VEC_PUSH(&comparison->uncovered, k)))
             return false;
     }
@@ -294,16 +328,13 @@ static bool list_uncovered(const tocsin_run *logical, const tocsin_cover *covers
 tocsin_status tocsin_compare(tocsin_run *parallel, const tocsin_run *logical,
                              tocsin_comparison *comparison, tocsin_error *error)
 {
-    const size_t outputs = logical->plan->outputs.count;
+    expectation expected;
     *comparison = (tocsin_comparison){0};
-    tocsin_cover *covers = tocsin_zalloc(outputs + 1, sizeof *covers);
-    bool sound = covers != NULL;
+    bool sound = expect_outputs(&expected, logical);
     for (uint32_t u = 0; sound && u < parallel->units.count; u++)
-        sound = check_unit(parallel, logical, u, covers, comparison);
-    sound = sound && list_uncovered(logical, covers, comparison);
-    for (size_t k = 0; covers != NULL && k < outputs; k++)
-        tocsin_cover_free(&covers[k]);
-    tocsin_free(covers);
+        sound = check_unit(parallel, &expected, u, comparison);
+    sound = sound && list_uncovered(&expected, comparison);
+    expectation_free(&expected);
     return sound ? tocsin_universe_status(parallel->prover->universe, error)
                  : tocsin_error_memory(error);
 }

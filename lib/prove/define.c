@@ -547,36 +547,57 @@ static tocsin_relation_id refuse_fold(tocsin_universe *universe, const tocsin_re
         count > 1 ? atom_name(universe, atoms[1]) : "", count > 2 ? " and others" : "");
 }
 
-tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id id,
-                                        const int64_t size[TOCSIN_SYMBOL_COUNT])
+static tocsin_relation_id fold_anew(tocsin_universe *universe, tocsin_relation_id id,
+                                    const int64_t *size, bool same_atoms)
 {
-    folding fold = {.id = id, .size = size, .attempts = ATTEMPTS_MAX};
+    folding fold = {.id = id,
+                    .relation = tocsin_relation_get(universe, id),
+                    .size = size,
+                    .attempts = ATTEMPTS_MAX};
+    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
     uint32_t count = 0;
+    const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
+    tocsin_relation_id slice = 0;
+    if (atoms != NULL)
+        slice = find_by_set(universe, &fold, atoms, count);
+    if (slice == 0 && count > 0 && !same_atoms)
+        slice = try_all(universe, &fold, try_definition, &universe->definitions->by_atom, atoms[0]);
+    if (slice == 0 && atoms != NULL && !same_atoms)
+        slice = tocsin_fold_jointly(universe, id, size);
+    if (slice == 0 && atoms != NULL)
+        refuse_fold(universe, fold.relation, atoms, count);
+    tocsin_scratch_reset(universe, mark);
+    return slice;
+}
 
-    fold.relation = tocsin_relation_get(universe, id);
-    if (!fold.relation->segmented && fold.relation->count <= 1)
-        return id;
+/* `same_atoms`: as a part of what has the same set of atoms only. */
+static tocsin_relation_id fold_remembered(tocsin_universe *universe, tocsin_relation_id id,
+                                          const int64_t *size, bool same_atoms)
+{
     struct tocsin_definitions *definitions = definitions_of(universe);
     if (definitions == NULL)
         return 0;
     const uint64_t *known = tocsin_map_find(&definitions->folded, id);
     if (known != NULL)
         return (tocsin_relation_id)*known;
-    const tocsin_arena_mark mark = tocsin_scratch_mark(universe);
-    const tocsin_atom_id *atoms = atoms_of(universe, fold.relation, &count);
-    tocsin_relation_id slice = 0;
-    if (atoms != NULL)
-        slice = find_by_set(universe, &fold, atoms, count);
-    if (slice == 0 && count > 0)
-        slice = try_all(universe, &fold, try_definition, &definitions->by_atom, atoms[0]);
-    if (slice == 0 && atoms != NULL)
-        slice = tocsin_fold_jointly(universe, id, size);
-    if (slice == 0 && atoms != NULL)
-        refuse_fold(universe, fold.relation, atoms, count);
-    else if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))
-        tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
-    tocsin_scratch_reset(universe, mark);
+    const tocsin_relation_id slice = fold_anew(universe, id, size, same_atoms);
+    if (slice != 0 && !tocsin_map_put(&definitions->folded, id, slice))
+        return tocsin_universe_fail(universe, TOCSIN_E_MEMORY);
     return slice;
+}
+
+tocsin_relation_id tocsin_relation_fold(tocsin_universe *universe, tocsin_relation_id id,
+                                        const int64_t size[TOCSIN_SYMBOL_COUNT])
+{
+    const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    return !relation->segmented && relation->count <= 1
+               ? id
+               : fold_remembered(universe, id, size, false);
+}
+
+tocsin_relation_id tocsin_relation_fold_sum(tocsin_universe *universe, tocsin_relation_id id)
+{
+    return fold_remembered(universe, id, universe->symbol_size, true);
 }
 
 tocsin_relation_id tocsin_relation_fold_again(tocsin_universe *universe, tocsin_relation_id id,
@@ -652,6 +673,7 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
                                           const char *name, uint32_t op)
 {
     const tocsin_relation *relation = tocsin_relation_get(universe, id);
+    const tocsin_relation_id sum = id;
     bool made = false;
 
     if (!relation->segmented && relation->count <= 1)
@@ -670,5 +692,7 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
             return 0;
         whole = tocsin_relation_whole(universe, definition);
     }
-    return factor == 0 || whole == 0 ? whole : tocsin_relation_scale(universe, whole, factor);
+    if (factor != 0 && whole != 0)
+        whole = tocsin_relation_scale(universe, whole, factor);
+    return whole == 0 || tocsin_relation_set_name(universe, sum, whole) ? whole : 0;
 }

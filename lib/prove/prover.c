@@ -193,14 +193,13 @@ static uint32_t write_key(const tocsin_execution *run, uint32_t *key)
 static bool grow(tocsin_memo *memo)
 {
     const size_t capacity = memo->capacity == 0 ? 4096 : memo->capacity * 2;
-    uint32_t *slots = tocsin_zalloc(capacity, sizeof *slots);
+    uint64_t *slots = tocsin_zalloc(capacity, sizeof *slots);
     if (slots == NULL)
         return false;
     for (size_t i = 0; i < memo->capacity; i++) {
         if (memo->slots[i] == 0)
             continue;
-        const uint32_t *entry = memo->words.items + memo->slots[i] - 1;
-        size_t slot = tocsin_hash64(entry + 1, entry[0] * sizeof *entry, 0) & (capacity - 1);
+        size_t slot = memo->slots[i] >> 32 & (capacity - 1);
         while (slots[slot] != 0)
             slot = (slot + 1) & (capacity - 1);
         slots[slot] = memo->slots[i];
@@ -211,12 +210,24 @@ static bool grow(tocsin_memo *memo)
     return true;
 }
 
-/* The slot of the key: where it is or would be. */
-static size_t slot_of(const tocsin_memo *memo, const uint32_t *key, uint32_t count)
+static uint32_t hash_of(const uint32_t *key, uint32_t count)
 {
-    size_t slot = tocsin_hash64(key, count * sizeof *key, 0) & (memo->capacity - 1);
+    return (uint32_t)(tocsin_hash64(key, count * sizeof *key, 0) >> 32);
+}
+
+static const uint32_t *entry_at(const tocsin_memo *memo, size_t slot)
+{
+    return memo->words.items + (uint32_t)memo->slots[slot] - 1;
+}
+
+/* The slot of the key: where it is or would be. */
+static size_t slot_of(const tocsin_memo *memo, const uint32_t *key, uint32_t count, uint32_t hash)
+{
+    size_t slot = hash & (memo->capacity - 1);
     for (; memo->slots[slot] != 0; slot = (slot + 1) & (memo->capacity - 1)) {
-        const uint32_t *entry = memo->words.items + memo->slots[slot] - 1;
+        if (memo->slots[slot] >> 32 != hash)
+            continue;
+        const uint32_t *entry = entry_at(memo, slot);
         if (entry[0] == count && memcmp(entry + 1, key, count * sizeof *key) == 0)
             break;
     }
@@ -224,7 +235,7 @@ static size_t slot_of(const tocsin_memo *memo, const uint32_t *key, uint32_t cou
 }
 
 /* Remember a result; without memory it is simply not remembered. */
-static void remember(tocsin_memo *memo, const uint32_t *key, uint32_t count,
+static void remember(tocsin_memo *memo, const uint32_t *key, uint32_t count, uint32_t hash,
                      const tocsin_execution *run)
 {
     if ((memo->count + 1) * 2 > memo->capacity && !grow(memo))
@@ -232,10 +243,10 @@ static void remember(tocsin_memo *memo, const uint32_t *key, uint32_t count,
     if (memo->words.count > UINT32_MAX / 2 ||
         !TOCSIN_VEC_RESERVE(&memo->words, (size_t)count + run->output_count + 1))
         return;
-    const size_t slot = slot_of(memo, key, count);
+    const size_t slot = slot_of(memo, key, count, hash);
     if (memo->slots[slot] != 0)
         return;
-    memo->slots[slot] = (uint32_t)memo->words.count + 1;
+    memo->slots[slot] = (uint64_t)hash << 32 | (memo->words.count + 1);
     uint32_t *entry = memo->words.items + memo->words.count;
     entry[0] = count;
     memcpy(entry + 1, key, count * sizeof *key);
@@ -252,16 +263,17 @@ bool tocsin_transfer(tocsin_prover *prover, const tocsin_execution *execution)
 
     if (count == 0)
         return tocsin_transfer_fresh(prover, execution);
+    const uint32_t hash = hash_of(key, count);
     if (memo->capacity > 0) {
-        const uint32_t found = memo->slots[slot_of(memo, key, count)];
-        if (found != 0) {
-            const uint32_t *entry = memo->words.items + found - 1;
+        const size_t slot = slot_of(memo, key, count, hash);
+        if (memo->slots[slot] != 0) {
+            const uint32_t *entry = entry_at(memo, slot);
             memcpy(execution->outputs, entry + 1 + count, execution->output_count * sizeof *entry);
             return true;
         }
     }
     if (!tocsin_transfer_fresh(prover, execution))
         return false; /* refusals are not remembered: they are rare, and reported with their text */
-    remember(memo, key, count, execution);
+    remember(memo, key, count, hash, execution);
     return true;
 }

@@ -33,7 +33,7 @@ typedef struct tocsin_kind {
 
 /* Operator executions seen before: words of the key, then the outputs. */
 typedef struct tocsin_memo {
-    uint32_t *slots; /* offset + 1 into words; 0 is empty */
+    uint64_t *slots; /* hash << 32 | offset + 1 into words; 0 is empty */
     size_t capacity, count;
     TOCSIN_VEC(uint32_t) words;
 } tocsin_memo;

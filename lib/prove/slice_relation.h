@@ -36,7 +36,8 @@
  * An operator of the rule CONGRUENCE wants operands of one term. What has several terms or segments
  * is *defined*: on the logical side tocsin_relation_define() gives it an atom of kind DEFINED; on
  * the parallel side tocsin_relation_fold() finds the defined atom of which the relation is a part.
- * The values themselves keep their terms, so that sums stay flat and their order does not matter.
+ * The values themselves keep their terms, so that sums stay flat and their order does not matter;
+ * but for sums that grow with the model's depth, which go on under their names (name.c).
  *
  * Source: slice-sum relations generalise the R/I/V/P types of SPMD type systems (spmd_types) and
  * the aligned lineages of TrainVerify (SOSP'25, section 4); own design.
@@ -111,6 +112,7 @@ typedef enum tocsin_atom_kind {
 typedef struct tocsin_atom {
     uint8_t kind;
     bool logical; /* the logical plan has it */
+    bool named;   /* DEFINED: a summand of logical sums (name.c) */
     uint8_t ndim;
     uint16_t output;
     uint32_t name;         /* INPUT: string of the universe; CALL: of the operator */
@@ -145,6 +147,13 @@ void tocsin_universe_set_strict(tocsin_universe *universe, bool strict);
 /* May such a value come about? That it did is remembered. */
 bool tocsin_universe_is_lenient(tocsin_universe *universe);
 bool tocsin_universe_was_lenient(const tocsin_universe *universe);
+
+/* Naming (name.c): a long sum that is defined becomes a summand of others as that one term. At
+ * first it does not. Has any sum done so? */
+void tocsin_universe_set_naming(tocsin_universe *universe, bool naming);
+bool tocsin_universe_was_named(const tocsin_universe *universe);
+/* The relation as a summand: a long sum by its name, if it has one. 0: the universe has failed. */
+tocsin_relation_id tocsin_relation_by_name(tocsin_universe *universe, tocsin_relation_id relation);
 
 const tocsin_relation *tocsin_relation_get(const tocsin_universe *universe, tocsin_relation_id id);
 const tocsin_atom *tocsin_atom_get(const tocsin_universe *universe, tocsin_atom_id id);

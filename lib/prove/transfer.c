@@ -58,6 +58,16 @@ const int64_t *tocsin_kind_list(const tocsin_kind *kind, const char *key, uint32
 
 /* ---- linear combinations --------------------------------------------------------------------- */
 
+/* The operand broadcast to the shape of the sum; a long sum by its name. */
+static tocsin_relation_id summand(tocsin_prover *prover, const tocsin_execution *run,
+                                  uint32_t input)
+{
+    const tocsin_relation_id named = tocsin_relation_by_name(prover->universe, run->inputs[input]);
+    return named == 0 ? 0
+                      : tocsin_relation_expand(prover->universe, named, run->output_shapes[0],
+                                               run->output_ndim[0]);
+}
+
 static bool combine(tocsin_prover *prover, const tocsin_execution *run, tocsin_factor_id last)
 {
     tocsin_relation_id terms[64];
@@ -71,7 +81,7 @@ static bool combine(tocsin_prover *prover, const tocsin_execution *run, tocsin_f
             factors[count++] = 0;
         }
         for (; first < run->input_count && count < TOCSIN_COUNT_OF(terms); first++) {
-            terms[count] = tocsin_rule_expanded(prover, run, first);
+            terms[count] = summand(prover, run, first);
             if (terms[count] == 0)
                 return false;
             factors[count++] = first > 0 ? last : 0;

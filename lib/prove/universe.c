@@ -56,6 +56,7 @@ void tocsin_universe_free(tocsin_universe *universe)
     tocsin_intern_free(&universe->window_keys);
     tocsin_intern_free(&universe->view_keys);
     TOCSIN_VEC_FREE(&universe->view_patterns);
+    tocsin_map_free(&universe->names);
     TOCSIN_VEC_FREE(&universe->relations);
     tocsin_words_free(&universe->relation_table);
     TOCSIN_VEC_FREE(&universe->atoms);

@@ -58,7 +58,8 @@ struct tocsin_view_pattern; /* view_pattern.c */
 struct tocsin_universe {
     tocsin_status status; /* sticks */
     bool logical;
-    bool strict, lenient; /* tocsin_universe_set_strict, _was_lenient */
+    bool strict, lenient;                     /* tocsin_universe_set_strict, _was_lenient */
+    bool naming, named;                       /* tocsin_universe_set_naming, _was_named */
     int64_t symbol_size[TOCSIN_SYMBOL_COUNT]; /* 0: not told */
     tocsin_refusal refusal;
     tocsin_arena arena;   /* what is interned */
@@ -76,6 +77,7 @@ struct tocsin_universe {
     const tocsin_plan *plan; /* the logical one, for names in refusals; may be NULL */
     struct tocsin_definitions *definitions; /* define.c's, made at its first use, or NULL */
     struct tocsin_alignments *alignments;   /* realign.c's, likewise */
+    tocsin_map names;                       /* name.c: long logical sum -> its name */
 };
 
 /* Frees define.c's index; accepts NULL. (define.c) */
@@ -144,6 +146,14 @@ bool tocsin_windows_register(tocsin_universe *universe, const tocsin_relation *r
 const tocsin_window *tocsin_windows_of(const tocsin_universe *universe, tocsin_atom_id atom,
                                        uint32_t axis, int64_t stride, int64_t extent,
                                        uint32_t *count);
+
+/* A logical sum has been defined as this relation of one term: remember it, if it is long. false:
+ * the universe has failed. (name.c) */
+bool tocsin_relation_set_name(tocsin_universe *universe, tocsin_relation_id sum,
+                              tocsin_relation_id name);
+/* tocsin_relation_fold(), but only as a part of what is made of the same atoms: soon told when
+ * there is none. (define.c) */
+tocsin_relation_id tocsin_relation_fold_sum(tocsin_universe *universe, tocsin_relation_id id);
 
 /* ---- factors (factor.c) ---------------------------------------------------------------------- */
 

@@ -77,51 +77,73 @@ static void attempt_free(tocsin_attempt *one)
     tocsin_prover_free(&one->prover);
 }
 
+typedef struct manner {
+    bool replicas, microbatches; /* enumerated */
+    bool strict, naming;         /* slice_relation.h */
+} manner;
+
 static tocsin_status attempt_run(tocsin_attempt *one, const tocsin_plan *logical,
-                                 const tocsin_plan *parallel, bool enumerate_replicas,
-                                 bool enumerate_microbatches, bool strict, tocsin_error *error)
+                                 const tocsin_plan *parallel, const manner *how,
+                                 tocsin_error *error)
 {
     *one = (tocsin_attempt){0};
     TOCSIN_TRY(tocsin_prover_init(&one->prover, logical, parallel, error));
-    tocsin_universe_set_strict(one->prover.universe, strict);
+    tocsin_universe_set_strict(one->prover.universe, how->strict);
+    tocsin_universe_set_naming(one->prover.universe, how->naming);
     TOCSIN_TRY(tocsin_run_init(&one->logical, &one->prover, TOCSIN_LOGICAL, true, true, error));
     tocsin_universe_set_plan(one->prover.universe, logical);
     tocsin_universe_set_logical(one->prover.universe, true);
     TOCSIN_TRY(tocsin_run_all(&one->logical, error));
     tocsin_universe_set_logical(one->prover.universe, false);
-    one->prover.size[TOCSIN_SYMBOL_REPLICA] =
-        enumerate_replicas ? 1 : tocsin_plan_replicas(parallel);
-    one->prover.size[TOCSIN_SYMBOL_MICROBATCH] =
-        enumerate_microbatches ? 1 : parallel->microbatches;
+    one->prover.size[TOCSIN_SYMBOL_REPLICA] = how->replicas ? 1 : tocsin_plan_replicas(parallel);
+    one->prover.size[TOCSIN_SYMBOL_MICROBATCH] = how->microbatches ? 1 : parallel->microbatches;
     tocsin_universe_set_sizes(one->prover.universe, one->prover.size);
-    TOCSIN_TRY(tocsin_run_init(&one->parallel, &one->prover, TOCSIN_PARALLEL, enumerate_replicas,
-                               enumerate_microbatches, error));
+    TOCSIN_TRY(tocsin_run_init(&one->parallel, &one->prover, TOCSIN_PARALLEL, how->replicas,
+                               how->microbatches, error));
     TOCSIN_TRY(tocsin_run_all(&one->parallel, error));
+    tocsin_universe_set_naming(one->prover.universe, false); /* causes are found without */
     return tocsin_compare(&one->parallel, &one->logical, &one->comparison, error);
 }
 
-static tocsin_status prove(tocsin_attempt *one, const tocsin_plan *logical,
-                           const tocsin_plan *parallel, const tocsin_sanity *sanity, bool enumerate,
-                           tocsin_error *error)
+/* With long sums by their names if `how` says so; when that does not prove the plan, and there were
+ * any, with all of them written out, in which causes are found, too. */
+static tocsin_status attempt_run_both(tocsin_attempt *one, const tocsin_plan *logical,
+                                      const tocsin_plan *parallel, manner how, tocsin_error *error)
 {
-    bool replicas = enumerate || !sanity->uniform_replicas;
-    bool microbatches = enumerate || !sanity->uniform_microbatches;
+    TOCSIN_TRY(attempt_run(one, logical, parallel, &how, error));
+    if (tocsin_comparison_equal(&one->comparison) ||
+        !tocsin_universe_was_named(one->prover.universe))
+        return TOCSIN_OK;
+    how.naming = false;
+    attempt_free(one);
+    return attempt_run(one, logical, parallel, &how, error);
+}
+
+static tocsin_status prove(tocsin_attempt *one, const tocsin_plan *logical,
+                           const tocsin_plan *parallel, const tocsin_sanity *sanity,
+                           const tocsin_verify_options *options, tocsin_error *error)
+{
+    manner how = {.replicas = options->enumerate || !sanity->uniform_replicas,
+                  .microbatches = options->enumerate || !sanity->uniform_microbatches,
+                  .naming = options->certificate_path == NULL}; /* checkers follow few levels */
     const bool large = tocsin_plan_get_size(parallel).executions > TOCSIN_ENUMERATION_LIMIT;
-    TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, false, error));
+    TOCSIN_TRY(attempt_run_both(one, logical, parallel, how, error));
     if (tocsin_comparison_equal(&one->comparison) || large)
         return TOCSIN_OK;
     /* what is wrong shows better rank by rank, and symbols cannot express everything */
-    if (!replicas || !microbatches) {
-        replicas = microbatches = true;
+    if (!how.replicas || !how.microbatches) {
+        how.replicas = how.microbatches = true;
         attempt_free(one);
-        TOCSIN_TRY(attempt_run(one, logical, parallel, replicas, microbatches, false, error));
+        TOCSIN_TRY(attempt_run_both(one, logical, parallel, how, error));
     }
     if (tocsin_comparison_equal(&one->comparison) ||
         !tocsin_universe_was_lenient(one->prover.universe))
         return TOCSIN_OK;
     /* and where it begins, when partial values are not followed any further than need be */
+    how.strict = true;
+    how.naming = false;
     attempt_free(one);
-    return attempt_run(one, logical, parallel, replicas, microbatches, true, error);
+    return attempt_run(one, logical, parallel, &how, error);
 }
 
 /* ---- coverage -------------------------------------------------------------------------------- */
@@ -377,7 +399,7 @@ tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *paral
     TOCSIN_TRY(tocsin_report_init(&report, error));
     tocsin_status status = tocsin_sanity_check(parallel, &sanity, error);
     if (status == TOCSIN_OK)
-        status = prove(&one, logical, parallel, &sanity, options->enumerate, error);
+        status = prove(&one, logical, parallel, &sanity, options, error);
     if (status == TOCSIN_OK)
         status = judge(&one, &sanity, options, &report, error);
     if (status == TOCSIN_OK && options->certificate_path != NULL &&
