@@ -1,6 +1,6 @@
 /* cmd_verify.c - `tocsin verify`: is a parallel plan the same maths as its logical model? */
 #include <string.h>
-#include <tocsin/verify.h>
+#include <tocsin/compose.h>
 
 #include "certifying.h"
 #include "cli.h"
@@ -38,40 +38,23 @@ static bool parse_world(const char *text, tocsin_plan_world *world)
     return true;
 }
 
-static int prove(const cli_operands *operands, const tocsin_plan_options *reading,
-                 const tocsin_verify_options *proving, unsigned format)
+static int prove(const cli_operands *operands, const tocsin_verify_files_options *options,
+                 unsigned format)
 {
-    tocsin_plan *logical = NULL, *parallel = NULL;
-    tocsin_verify_result *result = NULL;
-    tocsin_plan_options logical_reading = *reading;
+    tocsin_verify_files_answer answer;
     tocsin_error error;
+    const char *logical = operands->items[0], *parallel = operands->items[1];
 
-    logical_reading.world = (tocsin_plan_world){0}; /* --world is the parallel plan's */
-    const uint64_t start_ns = cli_clock_ns();
-    tocsin_status status = tocsin_plan_read(operands->items[0], &logical_reading, &logical, &error);
-    if (status == TOCSIN_OK)
-        status = tocsin_plan_read(operands->items[1], reading, &parallel, &error);
-    const uint64_t read_ns = cli_clock_ns() - start_ns;
-    if (status == TOCSIN_OK)
-        status = tocsin_verify(logical, parallel, proving, &result, &error);
-    int exit_code;
-    if (status == TOCSIN_OK) {
-        const cli_verification verification = {.logical_path = operands->items[0],
-                                               .parallel_path = operands->items[1],
-                                               .size = tocsin_plan_get_size(parallel),
-                                               .read_seconds = (double)read_ns * 1e-9,
-                                               .result = result};
-        if (format == FORMAT_JSON)
-            cli_verify_print_json(&verification, stdout);
-        else
-            cli_verify_print_text(&verification, stdout);
-        exit_code = tocsin_verdict_exit_code(result->verdict);
-    } else {
-        exit_code = cli_fail(&error);
-    }
-    tocsin_verify_result_free(result);
-    tocsin_plan_free(parallel);
-    tocsin_plan_free(logical);
+    if (tocsin_verify_files(logical, parallel, options, &answer, &error) != TOCSIN_OK)
+        return cli_fail(&error);
+    const cli_verification verification = {
+        .logical_path = logical, .parallel_path = parallel, .answer = &answer};
+    if (format == FORMAT_JSON)
+        cli_verify_print_json(&verification, stdout);
+    else
+        cli_verify_print_text(&verification, stdout);
+    const int exit_code = tocsin_verdict_exit_code(answer.result->verdict);
+    tocsin_verify_result_free(answer.result);
     return exit_code;
 }
 
@@ -81,26 +64,22 @@ int cmd_verify(int argc, char **argv)
     unsigned order = TOCSIN_PLAN_ORDER_GROUP, format = FORMAT_TEXT;
     uint64_t causes = 20;
     bool conform = false;
-    tocsin_plan_options reading = {0};
-    tocsin_verify_options proving = {0};
+    tocsin_verify_files_options verifying = {0};
+    tocsin_plan_options *reading = &verifying.parallel;
     const cli_option options[] = {
-        {"world", 'w', CLI_TEXT, "SIZES",
-         "of a pickled plan's world, as dp=2,pp=2,tp=2", &world},
-        {"order", 0, CLI_CHOICE, "group|metadata",
-         "of groups in pickled plans",
-         &order},
+        {"world", 'w', CLI_TEXT, "SIZES", "of a pickled plan's world, as dp=2,pp=2,tp=2", &world},
+        {"order", 0, CLI_CHOICE, "group|metadata", "of groups in pickled plans", &order},
         {"ops", 0, CLI_TEXT, "FILE", "declarations of operators: op NAME SIGNATURE",
-         &reading.operators_path},
+         &reading->operators_path},
         {"enumerate", 0, CLI_FLAG, NULL, "every replica and micro-batch on its own",
-         &proving.enumerate},
+         &verifying.proving.enumerate},
         {"certificate", 0, CLI_TEXT, "FILE", "when proved, write the proof for --check",
-         &proving.certificate_path},
-        {"check", 0, CLI_TEXT, "FILE",
-         "judge a certificate of these plans instead",
-         &certificate},
+         &verifying.proving.certificate_path},
+        {"cache", 0, CLI_TEXT, "DIR",
+         "keep what is proved there; prove again only the parts that changed", &verifying.cache},
+        {"check", 0, CLI_TEXT, "FILE", "judge a certificate of these plans instead", &certificate},
         {"causes", 'n', CLI_COUNT, "N", "show at most so many causes (default: 20)", &causes},
-        {"conform", 0, CLI_FLAG, NULL,
-         "did a run keep to a plan? operands: PLAN RUN", &conform},
+        {"conform", 0, CLI_FLAG, NULL, "did a run keep to a plan? operands: PLAN RUN", &conform},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
     };
     const cli_usage usage = {
@@ -125,16 +104,18 @@ int cmd_verify(int argc, char **argv)
         cli_hint(conform ? "tocsin verify --conform PLAN RUN" : "tocsin verify LOGICAL PARALLEL");
         return CLI_INPUT;
     }
-    if (world != NULL && !parse_world(world, &reading.world)) {
+    if (world != NULL && !parse_world(world, &reading->world)) {
         cli_error("--world %s: it is written dp=2,pp=2,tp=2,nm=2", world);
         return CLI_INPUT;
     }
-    reading.order = (tocsin_plan_order)order;
+    reading->order = (tocsin_plan_order)order;
     if (conform)
-        return cli_conform(operands.items[0], &reading, operands.items[1], format == FORMAT_JSON);
+        return cli_conform(operands.items[0], reading, operands.items[1], format == FORMAT_JSON);
     if (certificate != NULL)
-        return cli_certify(certificate, operands.items[0], operands.items[1], &reading,
+        return cli_certify(certificate, operands.items[0], operands.items[1], reading,
                            format == FORMAT_JSON);
-    proving.causes_max = causes > 1000000 ? 1000000 : (uint32_t)causes;
-    return prove(&operands, &reading, &proving, format);
+    verifying.proving.causes_max = causes > 1000000 ? 1000000 : (uint32_t)causes;
+    verifying.logical = *reading;
+    verifying.logical.world = (tocsin_plan_world){0}; /* --world is the parallel plan's */
+    return prove(&operands, &verifying, format);
 }

@@ -2,8 +2,8 @@
  *
  * Text says the verdict first, then each cause in a block of its own, then what was not covered.
  */
-#include "json_text.h"
 #include "verify_text.h"
+#include "json_text.h"
 
 #include "cli.h"
 
@@ -43,9 +43,19 @@ static void print_lines(FILE *stream, const char *title, const char *const *line
         fprintf(stream, "  - and %zu more (--format json lists all)\n", count - LINES_SHOWN);
 }
 
+static void print_cache(FILE *stream, const tocsin_verify_files_answer *answer)
+{
+    if (answer->parts > 0)
+        fprintf(stream, "  cache: %u of %u parts proved now, %u known%s\n", answer->parts_proved,
+                answer->parts, answer->parts - answer->parts_proved,
+                answer->reused ? "" : "; first the plan as a whole");
+    if (answer->uncached[0] != '\0')
+        fprintf(stream, "  cache: nothing kept: %s\n", answer->uncached);
+}
+
 void cli_verify_print_text(const cli_verification *verification, FILE *stream)
 {
-    const tocsin_verify_result *result = verification->result;
+    const tocsin_verify_result *result = verification->answer->result;
     char operators[CLI_NUMBER_BYTES], ranks[CLI_NUMBER_BYTES], nodes[CLI_NUMBER_BYTES];
 
     fprintf(stream, "%s: %s against %s\n", tocsin_verdict_text(result->verdict),
@@ -60,20 +70,20 @@ void cli_verify_print_text(const cli_verification *verification, FILE *stream)
     fprintf(stream,
             "  %s operators listed for %s ranks, %s executed%s\n"
             "  %.3g s to read, %.3g s to prove\n",
-            cli_count(verification->size.operators, operators),
-            cli_count(verification->size.ranks, ranks), cli_count(result->nodes, nodes),
+            cli_count(verification->answer->size.operators, operators),
+            cli_count(verification->answer->size.ranks, ranks), cli_count(result->nodes, nodes),
             result->collapsed ? " (all replicas and micro-batches at once)" : "",
-            verification->read_seconds, result->seconds);
+            verification->answer->read_seconds, result->seconds);
+    print_cache(stream, verification->answer);
     if (result->verdict == TOCSIN_VERDICT_PROBABLE)
         fprintf(stream,
                 "  the rest by evaluation over a finite field; wrong with probability < %.2g\n",
                 result->epsilon);
     if (result->verdict == TOCSIN_VERDICT_REFUTED)
-        fprintf(
-            stream, "  %s\n",
-            result->confirmed
-                ? "confirmed: run over a finite field, the two plans differ too"
-                : "by normal forms alone: the plan cannot run, or cannot be evaluated");
+        fprintf(stream, "  %s\n",
+                result->confirmed
+                    ? "confirmed: run over a finite field, the two plans differ too"
+                    : "by normal forms alone: the plan cannot run, or cannot be evaluated");
     for (size_t k = 0; k < result->cause_count; k++)
         print_cause(stream, k + 1, &result->causes[k]);
     if (result->causes_hidden > 0)
@@ -116,7 +126,7 @@ static void put_cause(FILE *stream, const tocsin_cause *cause)
 
 void cli_verify_print_json(const cli_verification *verification, FILE *stream)
 {
-    const tocsin_verify_result *result = verification->result;
+    const tocsin_verify_result *result = verification->answer->result;
 
     fprintf(stream, "{\"schema\":1,\"verdict\":\"%s\"", tocsin_verdict_text(result->verdict));
     put_member(stream, "logical", verification->logical_path);
@@ -138,13 +148,15 @@ void cli_verify_print_json(const cli_verification *verification, FILE *stream)
             (unsigned long long)result->nodes, (unsigned long long)result->nodes_dead,
             (unsigned long long)result->outputs, (unsigned long long)result->outputs_proved,
             (unsigned long long)result->gradients, (unsigned long long)result->gradients_proved,
-            (unsigned long long)verification->size.operators,
-            (unsigned long long)verification->size.ranks);
+            (unsigned long long)verification->answer->size.operators,
+            (unsigned long long)verification->answer->size.ranks);
+    fprintf(stream, ",\"parts\":%u,\"parts_proved\":%u,\"reused\":%s", verification->answer->parts,
+            verification->answer->parts_proved, verification->answer->reused ? "true" : "false");
     fprintf(stream,
             ",\"collapsed\":%s,\"confirmed\":%s,\"epsilon\":%.3g,\"read_seconds\":%.6f,\"seconds\":"
             "%.6f,"
             "\"peak_rss_bytes\":%llu}\n",
             result->collapsed ? "true" : "false", result->confirmed ? "true" : "false",
-            result->epsilon, verification->read_seconds, result->seconds,
+            result->epsilon, verification->answer->read_seconds, result->seconds,
             (unsigned long long)result->peak_rss_bytes);
 }

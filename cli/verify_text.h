@@ -3,14 +3,12 @@
 #define TOCSIN_CLI_VERIFY_TEXT_H
 
 #include <stdio.h>
-#include <tocsin/verify.h>
+#include <tocsin/compose.h>
 
-/* What was compared and how long reading took, beside the result. */
+/* What was compared, and what came of it. */
 typedef struct cli_verification {
     const char *logical_path, *parallel_path;
-    tocsin_plan_size size; /* of the parallel plan */
-    double read_seconds;
-    const tocsin_verify_result *result;
+    const tocsin_verify_files_answer *answer;
 } cli_verification;
 
 void cli_verify_print_text(const cli_verification *verification, FILE *stream);

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "prove/proof.h"
+
 typedef struct owned_result {
     tocsin_verify_result public; /* first */
     tocsin_arena arena;
@@ -370,6 +372,38 @@ tocsin_status tocsin_report_finish(tocsin_report *report, uint32_t causes_max, t
     report->result->cause_count = count;
     report->result->causes_hidden = report->causes.count - count;
     return finish_lists(report, error);
+}
+
+/* Copies of `count` texts in the arena, or NULL. */
+static const char *const *copy_lines(tocsin_arena *arena, const char *const *lines, size_t count)
+{
+    const char **copies = TOCSIN_ARENA_ARRAY(arena, const char *, count + 1);
+    for (size_t k = 0; copies != NULL && k < count; k++) {
+        copies[k] = tocsin_arena_copy(arena, lines[k], strlen(lines[k]));
+        if (copies[k] == NULL)
+            return NULL;
+    }
+    return copies;
+}
+
+tocsin_status tocsin_verify_result_copy(const tocsin_verify_result *source,
+                                        tocsin_verify_result **result, tocsin_error *error)
+{
+    tocsin_report report;
+    *result = NULL;
+    TOCSIN_TRY(tocsin_report_init(&report, error));
+    tocsin_arena *arena = arena_of(&report);
+    *report.result = *source;
+    report.result->causes = NULL;
+    report.result->cause_count = 0;
+    report.result->unknown = copy_lines(arena, source->unknown, source->unknown_count);
+    report.result->assumptions = copy_lines(arena, source->assumptions, source->assumption_count);
+    report.result->dead = copy_lines(arena, source->dead, source->dead_count);
+    if (report.result->unknown != NULL && report.result->assumptions != NULL &&
+        report.result->dead != NULL)
+        *result = tocsin_report_take(&report);
+    tocsin_report_free(&report);
+    return *result != NULL ? TOCSIN_OK : tocsin_error_memory(error);
 }
 
 tocsin_verify_result *tocsin_report_take(tocsin_report *report)

@@ -11,6 +11,7 @@
 #include "prove/certificate.h"
 #include "prove/diagnose.h"
 #include "prove/evaluate.h"
+#include "prove/proof_state.h"
 
 enum { CHOSEN_RUNS = 48 }; /* evaluations that tell different from equal with probability 1/2 */
 
@@ -375,9 +376,26 @@ static tocsin_status judge(tocsin_attempt *one, const tocsin_sanity *sanity,
     return tocsin_report_finish(report, options->causes_max, error);
 }
 
+static tocsin_status visit(tocsin_attempt *one, const tocsin_sanity *sanity,
+                           tocsin_proof_visitor *visitor, void *context, tocsin_error *error)
+{
+    tocsin_proof proof = {.attempt = one, .sanity = sanity};
+    const tocsin_status status = visitor(context, &proof, error);
+    tocsin_proof_free(&proof);
+    return status;
+}
+
 tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *parallel,
                             const tocsin_verify_options *options, tocsin_verify_result **result,
                             tocsin_error *error)
+{
+    return tocsin_verify_visit(logical, parallel, options, NULL, NULL, result, error);
+}
+
+tocsin_status tocsin_verify_visit(const tocsin_plan *logical, const tocsin_plan *parallel,
+                                  const tocsin_verify_options *options,
+                                  tocsin_proof_visitor *visitor, void *context,
+                                  tocsin_verify_result **result, tocsin_error *error)
 {
     static const tocsin_verify_options defaults = {0};
     const double start = now_seconds();
@@ -406,6 +424,8 @@ tocsin_status tocsin_verify(const tocsin_plan *logical, const tocsin_plan *paral
         report.result->verdict == TOCSIN_VERDICT_PROVED)
         status = tocsin_certificate_write(&one.logical, &one.parallel, &one.comparison,
                                           options->certificate_path, error);
+    if (status == TOCSIN_OK && visitor != NULL && report.result->verdict == TOCSIN_VERDICT_PROVED)
+        status = visit(&one, &sanity, visitor, context, error);
     if (status == TOCSIN_OK) {
         report.result->seconds = now_seconds() - start;
         report.result->peak_rss_bytes = peak_rss_bytes();
