@@ -202,22 +202,23 @@ tocsin_status tocsin_part_logical(const tocsin_cuts *cuts, const tocsin_plan *lo
 
 /* A file of a plan, not parsed. Zero is empty. */
 typedef struct tocsin_plan_block {
-    size_t offset, bytes, first_line_bytes; /* of the statements of one role, and its first line */
+    uint64_t offset; /* in the file, of the statements of one role */
+    size_t bytes, first_line_bytes;
     tocsin_hash128 digest;
 } tocsin_plan_block;
 typedef struct tocsin_plan_blocks {
-    const char *name;
-    tocsin_string content;
+    const char *path;
+    int fd;
     bool is_text;                        /* a .plan text; else there are no blocks */
-    size_t header_bytes;                 /* what stands before the first role */
+    tocsin_string header;                /* what stands before the first role */
     TOCSIN_VEC(tocsin_plan_block) items; /* one for each role, in order */
 } tocsin_plan_blocks;
 
-/* Load the file and find the roles. `path` must stay. Errors: as tocsin_plan_read. */
+/* Find the roles of the file, which stays open. `path` must stay. Errors: as tocsin_plan_read. */
 tocsin_status tocsin_plan_blocks_load(tocsin_plan_blocks *blocks, const char *path,
                                       tocsin_error *error);
 /* Read the plan with the roles for which wanted[role]; the others are empty. NULL: all of them, and
- * the way for what is no text. */
+ * the way for what is no text. E_IO when the file has changed since. */
 tocsin_status tocsin_plan_blocks_read(const tocsin_plan_blocks *blocks, const uint8_t *wanted,
                                       const tocsin_plan_options *options, tocsin_plan **plan,
                                       tocsin_error *error);
@@ -238,7 +239,8 @@ typedef struct tocsin_known_role {
 } tocsin_known_role;
 
 typedef struct tocsin_known_part {
-    tocsin_hash128 key; /* of all contributions and of the logical selection */
+    tocsin_hash128 key;     /* of all contributions, of `logical`, and of the header */
+    tocsin_hash128 logical; /* of what it needs of the logical model */
     tocsin_part_interface interface;
     uint64_t outputs, gradients; /* of the plan, that the part proves; on all ranks */
     uint64_t dead;               /* operators that nothing needs */
@@ -246,7 +248,7 @@ typedef struct tocsin_known_part {
 
 /* The proof of a plan by parts: all of them are proved. Zero is empty. */
 typedef struct tocsin_known {
-    tocsin_hash128 header;
+    tocsin_hash128 header, logical; /* logical: of the model's file */
     tocsin_cuts cuts;
     tocsin_known_role *roles; /* cuts.role_count */
     tocsin_known_part *parts; /* cuts.part_count */
@@ -255,10 +257,11 @@ typedef struct tocsin_known {
 } tocsin_known;
 
 void tocsin_known_free(tocsin_known *known);
-/* *found: the file is there, whole, and of this header. Anything else is as if it were not there.
- * Errors: E_MEMORY. */
-tocsin_status tocsin_known_load(tocsin_known *known, const char *path, tocsin_hash128 header,
-                                size_t role_count, bool *found, tocsin_error *error);
+/* Twice the same. *found: the file is there, whole, and of this header; anything else is as if it
+ * were not there, and both are empty. Errors: E_MEMORY. */
+tocsin_status tocsin_known_load(tocsin_known *known, tocsin_known *copy, const char *path,
+                                tocsin_hash128 header, size_t role_count, bool *found,
+                                tocsin_error *error);
 tocsin_status tocsin_known_store(const tocsin_known *known, const char *path, tocsin_error *error);
 
 #endif

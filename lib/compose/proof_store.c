@@ -118,6 +118,8 @@ static void put_part(tocsin_json *json, const tocsin_known_part *part)
     tocsin_json_begin_object(json);
     tocsin_json_key(json, "key");
     put_digest(json, part->key);
+    tocsin_json_key(json, "logical");
+    put_digest(json, part->logical);
     put_words(json, "counts", counts, TOCSIN_COUNT_OF(counts));
     put_words(json, "imports", part->interface.imports.items, part->interface.imports.count);
     put_words(json, "exports", part->interface.exports.items, part->interface.exports.count);
@@ -142,6 +144,8 @@ static void put_known(tocsin_json *json, const tocsin_known *known)
     tocsin_json_unsigned(json, 1);
     tocsin_json_key(json, "header");
     put_digest(json, known->header);
+    tocsin_json_key(json, "logical");
+    put_digest(json, known->logical);
     put_intern(json, "keys", &cuts->keys);
     tocsin_json_key(json, "part_of_key");
     tocsin_json_begin_array(json);
@@ -332,6 +336,7 @@ static void get_part(loader *one, const tocsin_json_value *object, tocsin_known_
     uint64_t word;
 
     part->key = get_digest(one, tocsin_json_get_member(object, "key"));
+    part->logical = get_digest(one, tocsin_json_get_member(object, "logical"));
     get_counts(one, object, counts);
     for (size_t k = 0; k < tocsin_json_get_count(imports) && one->sound; k++)
         if (get_word(one, tocsin_json_get_item(imports, k), 1, &word))
@@ -368,6 +373,7 @@ static void get_known(loader *one, const tocsin_json_value *root)
 
     one->sound &= get_unsigned(one, tocsin_json_get_member(root, "schema"), 1) == 1;
     known->header = get_digest(one, tocsin_json_get_member(root, "header"));
+    known->logical = get_digest(one, tocsin_json_get_member(root, "logical"));
     get_intern(one, tocsin_json_get_member(root, "keys"), &known->cuts.keys);
     get_parts_of_keys(one, tocsin_json_get_member(root, "part_of_key"));
     get_intern(one, tocsin_json_get_member(root, "strings"), &known->cuts.strings);
@@ -397,34 +403,49 @@ static void get_known(loader *one, const tocsin_json_value *root)
     }
 }
 
-tocsin_status tocsin_known_load(tocsin_known *known, const char *path, tocsin_hash128 header,
-                                size_t role_count, bool *found, tocsin_error *error)
+/* The file's JSON, or NULL when it is not there or not whole. E_MEMORY alone is an error. */
+static tocsin_status parse_store(const char *path, tocsin_json_value **root, tocsin_error *error)
 {
+    enum { HEAD = DIGEST_CHARS + 1 };
     tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
-    tocsin_json_value *root = NULL;
     tocsin_hash128 checksum;
-    loader one = {.known = known, .sound = true};
-
-    *found = false;
-    *known = (tocsin_known){0};
-    if (!tocsin_cuts_init(&known->cuts, role_count))
-        return tocsin_error_memory(error);
+    *root = NULL;
     tocsin_status status = tocsin_file_load(path, STORE_BYTES_MAX, &file, NULL);
     const char *text = tocsin_string_text(&file);
-    const size_t head = DIGEST_CHARS + 1;
-    if (status == TOCSIN_OK && file.bytes > head && parse_digest(text, &checksum) &&
+    if (status == TOCSIN_OK && file.bytes > HEAD && parse_digest(text, &checksum) &&
         text[DIGEST_CHARS] == '\n') {
-        const tocsin_hash128 real = tocsin_hash128_of(text + head, file.bytes - head, 0);
+        const tocsin_hash128 real = tocsin_hash128_of(text + HEAD, file.bytes - HEAD, 0);
         if (real.low == checksum.low && real.high == checksum.high)
-            status = tocsin_json_parse(text + head, file.bytes - head, path, &root, NULL);
+            status = tocsin_json_parse(text + HEAD, file.bytes - HEAD, path, root, NULL);
     }
-    if (status == TOCSIN_OK && root != NULL) {
-        get_known(&one, root);
-        *found = one.sound && known->header.low == header.low && known->header.high == header.high;
+    tocsin_string_free(&file);
+    return status == TOCSIN_E_MEMORY ? tocsin_error_memory(error) : TOCSIN_OK;
+}
+
+tocsin_status tocsin_known_load(tocsin_known *known, tocsin_known *copy, const char *path,
+                                tocsin_hash128 header, size_t role_count, bool *found,
+                                tocsin_error *error)
+{
+    tocsin_known *both[] = {known, copy};
+    tocsin_json_value *root;
+    tocsin_status status = parse_store(path, &root, error);
+
+    *found = status == TOCSIN_OK && root != NULL;
+    for (int k = 0; k < 2 && status == TOCSIN_OK && root != NULL; k++) {
+        loader one = {.known = both[k], .sound = true};
+        *both[k] = (tocsin_known){0};
+        keep(&one, tocsin_cuts_init(&both[k]->cuts, role_count));
+        if (one.sound)
+            get_known(&one, root);
+        *found &=
+            one.sound && both[k]->header.low == header.low && both[k]->header.high == header.high;
+        if (one.memory)
+            status = tocsin_error_memory(error);
     }
     tocsin_json_free(root);
-    tocsin_string_free(&file);
-    if (!*found)
+    if (!*found || status != TOCSIN_OK) {
         tocsin_known_free(known);
-    return status == TOCSIN_E_MEMORY || one.memory ? tocsin_error_memory(error) : TOCSIN_OK;
+        tocsin_known_free(copy);
+    }
+    return status;
 }

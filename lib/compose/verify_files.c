@@ -81,13 +81,16 @@ static tocsin_status digest_all(composer *one, tocsin_error *error)
 {
     const char *path = one->options->parallel.operators_path;
     tocsin_string file = {0};
-    tocsin_hash128 digests[2] = {{0}};
+    const tocsin_plan_options *reading = &one->options->parallel;
+    tocsin_hash128 digests[3] = {{0}};
     TOCSIN_TRY(tocsin_digest_header(one->parallel, &one->options->proving, &digests[0], error));
     if (path != NULL) {
         TOCSIN_TRY(tocsin_file_load(path, 1 << 26, &file, error));
         digests[1] = tocsin_hash128_of(tocsin_string_text(&file), file.bytes, 1);
         tocsin_string_free(&file);
     }
+    digests[2].low = reading->order;
+    digests[2].high = (uint64_t)reading->world.pp << 32 | reading->world.tp;
     one->header = tocsin_hash128_of(digests, sizeof digests, 0);
     return TOCSIN_OK;
 }
@@ -186,6 +189,23 @@ static tocsin_status survey(composer *one, tocsin_part_interface *interfaces, bo
 
 /* ---- keys of parts --------------------------------------------------------------------------- */
 
+/* What the part needs of the logical model. It is as it was when neither the part's interface nor
+ * the model has changed. */
+static tocsin_status digest_logical(composer *one, uint32_t part, bool *fits, tocsin_error *error)
+{
+    tocsin_part_selection selection = {0};
+    tocsin_known_part *known = &one->now.parts[part];
+    if (!one->changed[part] && same(one->now.logical, one->before.logical))
+        return TOCSIN_OK;
+    tocsin_status status = tocsin_select_logical(&one->index, &one->now.cuts, &known->interface,
+                                                 &selection, fits, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_digest_selection(one->logical, &one->now.cuts, NULL, &selection,
+                                         &known->logical, error);
+    tocsin_part_selection_free(&selection);
+    return status;
+}
+
 /* The key of each part with its contributions of all roles. */
 static tocsin_status find_keys(composer *one, bool *fits, tocsin_error *error)
 {
@@ -202,17 +222,10 @@ static tocsin_status find_keys(composer *one, bool *fits, tocsin_error *error)
         }
     }
     for (uint32_t p = 0; p < count && status == TOCSIN_OK && *fits; p++) {
-        tocsin_part_selection selection = {0};
-        tocsin_hash128 digest;
-        status = tocsin_select_logical(&one->index, &one->now.cuts, &one->now.parts[p].interface,
-                                       &selection, fits, error);
-        if (status == TOCSIN_OK)
-            status = tocsin_digest_selection(one->logical, &one->now.cuts, NULL, &selection,
-                                             &digest, error);
-        tocsin_part_selection_free(&selection);
+        status = digest_logical(one, p, fits, error);
         if (status != TOCSIN_OK)
             break;
-        tocsin_string_append(&bytes[p], &digest, sizeof digest);
+        tocsin_string_append(&bytes[p], &one->now.parts[p].logical, sizeof(tocsin_hash128));
         tocsin_string_append(&bytes[p], &one->header, sizeof one->header);
         status = tocsin_string_check(&bytes[p], error);
         one->now.parts[p].key = tocsin_hash128_of(tocsin_string_text(&bytes[p]), bytes[p].bytes, 0);
@@ -421,11 +434,11 @@ static tocsin_status make_result(composer *one, uint64_t start_ns,
 
 static tocsin_status start_from_store(composer *one, bool *found, tocsin_error *error)
 {
-    const char *path = tocsin_string_text(&one->store_path);
-    TOCSIN_TRY(tocsin_known_load(&one->now, path, one->header, one->role_count, found, error));
-    if (!*found)
-        return TOCSIN_OK;
-    return tocsin_known_load(&one->before, path, one->header, one->role_count, found, error);
+    const tocsin_hash128 logical = one->now.logical;
+    TOCSIN_TRY(tocsin_known_load(&one->before, &one->now, tocsin_string_text(&one->store_path),
+                                 one->header, one->role_count, found, error));
+    one->now.logical = logical;
+    return TOCSIN_OK;
 }
 
 /* Mark the parts to which a role contributes something else than before. */
@@ -535,7 +548,9 @@ static tocsin_status cut_proof(void *context, tocsin_proof *proof, tocsin_error 
 {
     whole_proof *whole = context;
     composer *one = whole->one;
+    const tocsin_hash128 logical_digest = one->now.logical;
     tocsin_known_free(&one->now);
+    one->now.logical = logical_digest;
     if (!tocsin_cuts_init(&one->now.cuts, one->role_count))
         return tocsin_error_memory(error);
     return tocsin_cuts_make(&one->now.cuts, proof, one->logical, one->parallel, &whole->cut,
@@ -655,18 +670,57 @@ static tocsin_status try_cache(composer *one, uint64_t start_ns, tocsin_verify_f
     return tocsin_known_store(&one->now, tocsin_string_text(&one->store_path), error);
 }
 
+typedef struct loading {
+    composer *one;
+    const char *paths[2]; /* by side */
+} loading;
+
+static tocsin_status load_logical(composer *one, const char *path, tocsin_error *error)
+{
+    tocsin_string content = {.limit_bytes = TOCSIN_PLAN_BYTES_MAX};
+    tocsin_status status = tocsin_file_load(path, TOCSIN_PLAN_BYTES_MAX, &content, error);
+    if (status == TOCSIN_OK) {
+        one->now.logical = tocsin_hash128_of(tocsin_string_text(&content), content.bytes, 0);
+        status = tocsin_plan_read_memory(tocsin_string_text(&content), content.bytes, path,
+                                         &one->options->logical, &one->logical, error);
+    }
+    tocsin_string_free(&content);
+    return status;
+}
+
+/* One side of the pair: the logical plan, or (with a cache) the blocks of the parallel one. */
+static tocsin_status load_side(void *context, size_t side, tocsin_error *error)
+{
+    const loading *both = context;
+    composer *one = both->one;
+    if (side == 0)
+        return load_logical(one, both->paths[0], error);
+    if (one->options->cache != NULL)
+        return tocsin_plan_blocks_load(&one->blocks, both->paths[1], error);
+    return tocsin_plan_read(both->paths[1], &one->options->parallel, &one->parallel, error);
+}
+
+/* Both at once. */
+static tocsin_status load(composer *one, const char *logical_path, const char *parallel_path,
+                          tocsin_error *error)
+{
+    const uint64_t start = tocsin_clock_ns();
+    loading both = {.one = one, .paths = {logical_path, parallel_path}};
+    tocsin_pool *pool;
+    TOCSIN_TRY(tocsin_pool_new(2, &pool, error));
+    const tocsin_status status = tocsin_pool_run(pool, 2, load_side, &both, error);
+    tocsin_pool_free(pool);
+    one->read_ns = tocsin_clock_ns() - start;
+    return status;
+}
+
 static tocsin_status verify(composer *one, const char *logical_path, const char *parallel_path,
                             tocsin_verify_files_answer *answer, tocsin_error *error)
 {
     const uint64_t start = tocsin_clock_ns();
     bool fits = false;
 
-    TOCSIN_TRY(tocsin_plan_read(logical_path, &one->options->logical, &one->logical, error));
-    if (one->options->cache == NULL)
-        TOCSIN_TRY(tocsin_plan_read(parallel_path, &one->options->parallel, &one->parallel, error));
-    else
-        TOCSIN_TRY(tocsin_plan_blocks_load(&one->blocks, parallel_path, error));
-    one->read_ns = tocsin_clock_ns() - start;
+    TOCSIN_TRY(load(one, logical_path, parallel_path, error));
     if (one->options->cache != NULL) {
         if (!one->blocks.is_text)
             TOCSIN_TRY(read_roles(one, NULL, error));
