@@ -107,6 +107,8 @@ static inline const tocsin_plan_op *tocsin_role_parts_op(const tocsin_role_parts
 /* Has it no operands, and does not communicate? */
 bool tocsin_makes_constant(const tocsin_plan_op *op);
 bool tocsin_is_message(const tocsin_plan_op *op);
+/* Is its result pending until a wait? */
+bool tocsin_is_asynchronous(const tocsin_plan *plan, const tocsin_plan_op *op);
 /* The part of an output of the role (into plan->outputs). */
 uint32_t tocsin_part_of_output(const tocsin_role_parts *parts, const tocsin_cuts *cuts,
                                uint32_t output);
@@ -176,8 +178,8 @@ static inline bool tocsin_part_selection_is_empty(const tocsin_part_selection *s
  * version of the rules. */
 tocsin_status tocsin_digest_header(const tocsin_plan *plan, const tocsin_verify_options *options,
                                    tocsin_hash128 *digest, tocsin_error *error);
-/* Of all of the role that tier 0 looks at: schedule, communication, what crosses segments or
- * persists. With asynchronous calls, all of the role. */
+/* Of all of the role that tier 0 looks at: schedule, communication, who reads what crosses
+ * segments, persists, or is pending. */
 tocsin_status tocsin_digest_communication(const tocsin_role_parts *parts, tocsin_hash128 *digest,
                                           tocsin_error *error);
 /* Of all that the part's plan says about the role (or the logical model: `parts` NULL); labels and

@@ -171,7 +171,7 @@ static tocsin_status claim_about(cutter *one, uint32_t role, uint32_t value,
     return TOCSIN_OK;
 }
 
-/* Values that one key makes and another reads. */
+/* Values that one key makes and another reads. A pending result is waited for where it is made. */
 static tocsin_status join_unclaimed(cutter *one, uint32_t role, tocsin_error *error)
 {
     const tocsin_role_parts *parts = &one->roles[role];
@@ -186,7 +186,8 @@ static tocsin_status join_unclaimed(cutter *one, uint32_t role, tocsin_error *er
                 first_of(one, parts->key[made]) == first_of(one, parts->key[k]))
                 continue;
             TOCSIN_TRY(claim_about(one, role, inputs[i], &claim, error));
-            if (claim == NULL)
+            if (claim == NULL || op->code == TOCSIN_OPERATOR_WAIT ||
+                tocsin_is_asynchronous(one->parallel, tocsin_role_parts_op(parts, made)))
                 join(one, parts->key[made], parts->key[k]);
         }
     }

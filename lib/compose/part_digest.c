@@ -161,39 +161,42 @@ tocsin_status tocsin_digest_header(const tocsin_plan *plan, const tocsin_verify_
 
 /* ---- communication --------------------------------------------------------------------------- */
 
-static bool is_asynchronous(const tocsin_plan *plan, const tocsin_plan_op *op)
+/* What of a value is written down when an operator reads it: that it persists or comes from another
+ * segment, or that it is the pending result of an asynchronous call. */
+static void put_reading(digester *one, const tocsin_role_parts *parts, const uint32_t *segment_of,
+                        uint32_t op, uint32_t value, bool pending)
 {
-    return op->code == TOCSIN_OPERATOR_WAIT ||
-           (tocsin_operator_communicates(op->code) &&
-            (tocsin_plan_attribute(plan, op->attributes, "async") != NULL ||
-             tocsin_plan_attribute(plan, op->attributes, "buffer") != NULL));
+    const uint32_t made = parts->producer[value];
+    if (made == TOCSIN_PLAN_NONE ||
+        !(pending || value_of(one, value)->persistent || segment_of[made] != segment_of[op]))
+        return;
+    put_word(one, (uint64_t)segment_of[op] << 32 | (pending ? 'p' : 'r'));
+    put_word(one, tocsin_role_parts_op(parts, op)->code == TOCSIN_OPERATOR_WAIT);
+    put_name(one, value);
+    put_word(one, segment_of[made]);
 }
 
 static void put_communication(digester *one, const tocsin_role_parts *parts,
-                              const uint32_t *segment_of)
+                              const uint32_t *segment_of, uint8_t *pending)
 {
     for (uint32_t k = 0; k < parts->op_count; k++) {
         const tocsin_plan_op *op = tocsin_role_parts_op(parts, k);
         const uint32_t *operands = one->plan->operands.items + op->first_operand;
+        const uint32_t *outputs = operands + op->input_count;
         if (tocsin_operator_communicates(op->code)) {
             put_word(one, segment_of[k]);
             put_op(one, parts->first_op + k);
             for (uint32_t i = 0; i < op->input_count; i++)
                 put_value(one, operands[i]);
         }
-        for (uint32_t i = 0; i < op->input_count; i++) {
-            const uint32_t made = parts->producer[operands[i]];
-            if (made != TOCSIN_PLAN_NONE &&
-                (value_of(one, operands[i])->persistent || segment_of[made] != segment_of[k])) {
-                put_word(one, (uint64_t)segment_of[k] << 32 | 'r');
-                put_name(one, operands[i]);
-                put_word(one, segment_of[made]);
-            }
-        }
+        for (uint32_t i = 0; i < op->input_count; i++)
+            put_reading(one, parts, segment_of, k, operands[i], pending[operands[i]]);
         for (uint32_t j = 0; j < op->output_count; j++) {
-            if (value_of(one, operands[op->input_count + j])->persistent) {
+            pending[outputs[j]] = tocsin_is_asynchronous(one->plan, op) ||
+                                  (tocsin_operator_is_alias(op->code) && pending[operands[0]]);
+            if (value_of(one, outputs[j])->persistent) {
                 put_word(one, (uint64_t)segment_of[k] << 32 | 'w');
-                put_name(one, operands[op->input_count + j]);
+                put_name(one, outputs[j]);
                 put_word(one, op->code == TOCSIN_OPERATOR_ACCUMULATE);
             }
         }
@@ -205,24 +208,25 @@ tocsin_status tocsin_digest_communication(const tocsin_role_parts *parts, tocsin
 {
     digester one = {
         .plan = parts->plan, .role = &parts->plan->roles.items[parts->role], .each = parts->each};
-    bool asynchronous = false;
     uint32_t *segment_of = tocsin_alloc((parts->op_count + 1) * sizeof *segment_of);
-    if (segment_of == NULL)
-        return tocsin_error_memory(error);
-    for (uint32_t s = 0, k = 0; s < one.role->segment_count; s++) {
-        const tocsin_plan_segment *segment =
-            &parts->plan->segments.items[one.role->first_segment + s];
-        for (uint32_t i = 0; i < segment->op_count; i++)
-            segment_of[k++] = s;
+    uint8_t *pending = tocsin_zalloc((size_t)one.role->value_count + 1, 1);
+    tocsin_status status = TOCSIN_OK;
+    if (segment_of == NULL || pending == NULL) {
+        status = tocsin_error_memory(error);
+    } else {
+        for (uint32_t s = 0, k = 0; s < one.role->segment_count; s++) {
+            const tocsin_plan_segment *segment =
+                &parts->plan->segments.items[one.role->first_segment + s];
+            for (uint32_t i = 0; i < segment->op_count; i++)
+                segment_of[k++] = s;
+        }
+        put_schedule(&one);
+        put_communication(&one, parts, segment_of, pending);
+        status = finish(&one, digest, error);
     }
-    put_schedule(&one);
-    for (uint32_t k = 0; k < parts->op_count; k++)
-        asynchronous |= is_asynchronous(parts->plan, tocsin_role_parts_op(parts, k));
-    for (uint32_t k = 0; asynchronous && k < parts->op_count; k++)
-        put_op(&one, parts->first_op + k);
-    put_communication(&one, parts, segment_of);
     tocsin_free(segment_of);
-    return finish(&one, digest, error);
+    tocsin_free(pending);
+    return status;
 }
 
 /* ---- selections ------------------------------------------------------------------------------ */

@@ -32,6 +32,15 @@ bool tocsin_makes_constant(const tocsin_plan_op *op)
     return op->input_count == 0 && !tocsin_operator_communicates(op->code);
 }
 
+bool tocsin_is_asynchronous(const tocsin_plan *plan, const tocsin_plan_op *op)
+{
+    const tocsin_attribute *attribute = tocsin_operator_communicates(op->code)
+                                            ? tocsin_plan_attribute(plan, op->attributes, "async")
+                                            : NULL;
+    return attribute != NULL && attribute->kind == TOCSIN_ATTRIBUTE_INTEGERS &&
+           attribute->count == 1 && attribute->integers[0] != 0;
+}
+
 static const uint32_t *inputs_of(const tocsin_plan *plan, const tocsin_plan_op *op)
 {
     return plan->operands.items + op->first_operand;

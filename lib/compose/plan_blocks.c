@@ -19,10 +19,10 @@ static bool begins_role(const char *line, size_t bytes)
     size_t at = 0;
     while (at < bytes && (line[at] == ' ' || line[at] == '\t'))
         at++;
-    if (bytes - at <= strlen(word) || memcmp(line + at, word, strlen(word)) != 0)
+    if (bytes - at < strlen(word) || memcmp(line + at, word, strlen(word)) != 0)
         return false;
-    const char next = line[at + strlen(word)];
-    return next == ' ' || next == '\t';
+    at += strlen(word);
+    return at == bytes || line[at] == ' ' || line[at] == '\t' || line[at] == '#';
 }
 
 /* What of the file is in memory: the statements since the last role's beginning. */

@@ -604,7 +604,7 @@ static tocsin_status verify_whole(composer *one, tocsin_verify_files_answer *ans
                                   tocsin_error *error)
 {
     whole_proof whole = {.one = one, .why = "it is not proved"};
-    const bool cached = one->options->cache != NULL;
+    const bool cached = one->store_path.bytes > 0;
     bool fits = true;
 
     TOCSIN_TRY(tocsin_verify_visit(one->logical, one->parallel, &one->options->proving,

@@ -33,6 +33,24 @@ tocsin_operator_code tocsin_operator_from_name(const char *name, size_t bytes)
     return TOCSIN_OPERATOR_COUNT;
 }
 
+bool tocsin_operator_is_alias(tocsin_operator_code code)
+{
+    switch (code) {
+    case TOCSIN_OPERATOR_IDENTITY:
+    case TOCSIN_OPERATOR_COPIES:
+    case TOCSIN_OPERATOR_VIEW:
+    case TOCSIN_OPERATOR_PERMUTE:
+    case TOCSIN_OPERATOR_EXPAND:
+    case TOCSIN_OPERATOR_SLICE:
+    case TOCSIN_OPERATOR_SELECT:
+    case TOCSIN_OPERATOR_SPLIT:
+    case TOCSIN_OPERATOR_UNBIND:
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* A truth value, an integer, a real, a complex number; 0: unknown. */
 static int width_of(uint8_t dtype)
 {

@@ -150,6 +150,9 @@ static inline bool tocsin_operator_communicates(tocsin_operator_code code)
     return code >= TOCSIN_OPERATOR_ALL_REDUCE && code <= TOCSIN_OPERATOR_BARRIER;
 }
 
+/* Are its outputs other names of its input's memory, of which it reads nothing? */
+bool tocsin_operator_is_alias(tocsin_operator_code code);
+
 /* What is left of a number after a cast, rounding aside. */
 typedef enum tocsin_cast_kind {
     TOCSIN_CAST_ALL,     /* a wider dtype, or one as wide, or one is unknown */

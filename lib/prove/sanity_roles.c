@@ -113,25 +113,6 @@ static bool comes_before(const role_scan *scan, uint32_t writer, uint32_t reader
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
-/* Its outputs are other names of its input's memory: they read nothing. */
-static bool is_alias(uint16_t code)
-{
-    switch (code) {
-    case TOCSIN_OPERATOR_IDENTITY:
-    case TOCSIN_OPERATOR_COPIES:
-    case TOCSIN_OPERATOR_VIEW:
-    case TOCSIN_OPERATOR_PERMUTE:
-    case TOCSIN_OPERATOR_EXPAND:
-    case TOCSIN_OPERATOR_SLICE:
-    case TOCSIN_OPERATOR_SELECT:
-    case TOCSIN_OPERATOR_SPLIT:
-    case TOCSIN_OPERATOR_UNBIND:
-        return true;
-    default:
-        return false;
-    }
-}
-
 static bool has_flag(const tocsin_plan *plan, const tocsin_plan_op *op, const char *key)
 {
     const tocsin_attribute *attribute = tocsin_plan_attribute(plan, op->attributes, key);
@@ -171,7 +152,7 @@ static tocsin_status scan_communication(role_scan *scan, uint32_t index, tocsin_
     const tocsin_plan_op *op = &scan->plan->ops.items[index];
     const uint32_t *operands = &scan->plan->operands.items[op->first_operand];
     const uint32_t *outputs = operands + op->input_count;
-    bool alias = is_alias(op->code);
+    bool alias = tocsin_operator_is_alias(op->code);
     for (uint32_t i = 0; i < op->input_count; ++i) {
         uint32_t root = scan->values[operands[i]].root;
         if (!root || alias)
