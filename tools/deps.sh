@@ -5,7 +5,7 @@
 set -eu
 
 demo="gcc libc6-dev make cmake ninja-build libzstd-dev libxxhash-dev libjansson-dev"
-test="$demo g++ git libcmocka-dev clang libclang-rt-dev llvm zstd"
+test="$demo g++ git libcmocka-dev clang libclang-rt-dev llvm zstd libopenmpi-dev openmpi-bin"
 bench="$demo"
 
 # The interpreter's headers and venv module come from Debian only if the interpreter does.

@@ -1,0 +1,11 @@
+# lib/scale under mpirun: tests/mpi/ranks.sh drives the program scale_ranks.
+if(TARGET tocsin_mpi)
+  add_executable(scale_ranks ${CMAKE_CURRENT_SOURCE_DIR}/mpi/scale_ranks.c)
+  target_include_directories(scale_ranks PRIVATE ${CMAKE_SOURCE_DIR}/lib)
+  target_link_libraries(scale_ranks PRIVATE tocsin_static)
+  set_target_properties(scale_ranks PROPERTIES BUILD_RPATH $<TARGET_FILE_DIR:tocsin_mpi>)
+  add_dependencies(scale_ranks tocsin_mpi)
+  add_test(NAME mpi.ranks COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ranks.sh)
+  set_tests_properties(mpi.ranks PROPERTIES LABELS mpi ENVIRONMENT
+    "${tocsin_environment};MPIRUN=${MPIEXEC_EXECUTABLE};SCALE_RANKS=$<TARGET_FILE:scale_ranks>")
+endif()
