@@ -38,14 +38,18 @@ static bool parse_world(const char *text, tocsin_plan_world *world)
     return true;
 }
 
-static int prove(const cli_operands *operands, const tocsin_verify_files_options *options,
-                 unsigned format)
+static int prove_on(tocsin_scale *scale, const cli_operands *operands,
+                    tocsin_verify_files_options *options, unsigned format)
 {
     tocsin_verify_files_answer answer;
     tocsin_error error;
     const char *logical = operands->items[0], *parallel = operands->items[1];
 
-    if (tocsin_verify_files(logical, parallel, options, &answer, &error) != TOCSIN_OK)
+    options->scale = scale;
+    const tocsin_status status = tocsin_verify_files(logical, parallel, options, &answer, &error);
+    if (tocsin_scale_rank(scale) != 0) /* rank 0 speaks for all */
+        return status == TOCSIN_OK ? 0 : CLI_INPUT;
+    if (status != TOCSIN_OK)
         return cli_fail(&error);
     const cli_verification verification = {
         .logical_path = logical, .parallel_path = parallel, .answer = &answer};
@@ -56,6 +60,19 @@ static int prove(const cli_operands *operands, const tocsin_verify_files_options
     const int exit_code = tocsin_verdict_exit_code(answer.result->verdict);
     tocsin_verify_result_free(answer.result);
     return exit_code;
+}
+
+static int prove(const cli_operands *operands, tocsin_verify_files_options *options,
+                 unsigned format)
+{
+    tocsin_scale *scale;
+    tocsin_error error;
+
+    if (tocsin_scale_begin(&scale, &error) != TOCSIN_OK)
+        return cli_fail(&error);
+    const int exit_code = prove_on(scale, operands, options, format);
+    (void)fflush(stdout);
+    return tocsin_scale_end(scale, exit_code);
 }
 
 int cmd_verify(int argc, char **argv)

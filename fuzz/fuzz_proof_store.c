@@ -1,9 +1,7 @@
 /* Any bytes as a file of the cache of proofs, behind a right checksum: known or not, never a crash;
  * and what is known is within its own limits. */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "compose/compose.h"
 
@@ -24,24 +22,20 @@ static void look_at(const tocsin_known *known)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static char path[64];
-    if (path[0] == '\0')
-        snprintf(path, sizeof path, "/tmp/tocsin-fuzz-store-%ld", (long)getpid());
-    FILE *file = fopen(path, "wb");
-    if (file == NULL)
-        return 0;
     const tocsin_hash128 checksum = tocsin_hash128_of(data, size, 0), header = {0};
-    fprintf(file, "%016llx%016llx\n", (unsigned long long)checksum.high,
-            (unsigned long long)checksum.low);
-    fwrite(data, 1, size, file);
-    fclose(file);
-    tocsin_known known = {0}, copy = {0};
-    bool found = false;
+    tocsin_string file = {0};
+    tocsin_known known;
     tocsin_error error;
-    if (tocsin_known_load(&known, &copy, path, header, ROLES, &found, &error) == TOCSIN_OK && found)
+    bool found = false;
+
+    tocsin_string_printf(&file, "%016llx%016llx\n", (unsigned long long)checksum.high,
+                         (unsigned long long)checksum.low);
+    tocsin_string_append(&file, data, size);
+    if (tocsin_known_parse(&known, tocsin_string_text(&file), file.bytes, header, ROLES, &found,
+                           &error) == TOCSIN_OK &&
+        found)
         look_at(&known);
     tocsin_known_free(&known);
-    tocsin_known_free(&copy);
-    unlink(path);
+    tocsin_string_free(&file);
     return 0;
 }

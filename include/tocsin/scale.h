@@ -40,6 +40,9 @@ typedef struct tocsin_scale_results tocsin_scale_results; /* of all jobs of a ru
  * E_ARGUMENT (TOCSIN_MPI is neither "off" nor "auto"), E_MEMORY. *scale is then NULL. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_scale_begin(tocsin_scale **scale,
                                                               tocsin_error *error);
+/* One rank, whatever started this process. Errors: E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_scale_alone(tocsin_scale **scale,
+                                                              tocsin_error *error);
 TOCSIN_API int tocsin_scale_rank(const tocsin_scale *scale); /* 0 .. size - 1 */
 TOCSIN_API int tocsin_scale_size(const tocsin_scale *scale);
 

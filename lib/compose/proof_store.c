@@ -10,7 +10,7 @@
 
 #include "compose/compose.h"
 
-enum { DIGEST_CHARS = 32, STORE_BYTES_MAX = 1 << 30 };
+enum { DIGEST_CHARS = 32 };
 
 void tocsin_known_free(tocsin_known *known)
 {
@@ -170,25 +170,21 @@ static void put_known(tocsin_json *json, const tocsin_known *known)
     tocsin_json_end_object(json);
 }
 
-tocsin_status tocsin_known_store(const tocsin_known *known, const char *path, tocsin_error *error)
+tocsin_status tocsin_known_write(const tocsin_known *known, tocsin_string *file,
+                                 tocsin_error *error)
 {
-    tocsin_string body = {0}, file = {0};
+    tocsin_string body = {0};
     tocsin_json json = {.out = &body};
     char checksum[DIGEST_CHARS + 1];
 
     put_known(&json, known);
     digest_text(tocsin_hash128_of(tocsin_string_text(&body), body.bytes, 0), checksum);
-    tocsin_string_append_text(&file, checksum);
-    tocsin_string_append_char(&file, '\n');
-    tocsin_string_append(&file, tocsin_string_text(&body), body.bytes);
-    tocsin_status status = tocsin_string_check(&body, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_string_check(&file, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_file_store(path, tocsin_string_text(&file), file.bytes, true, error);
+    tocsin_string_append_text(file, checksum);
+    tocsin_string_append_char(file, '\n');
+    tocsin_string_append(file, tocsin_string_text(&body), body.bytes);
+    const tocsin_status status = tocsin_string_check(&body, error);
     tocsin_string_free(&body);
-    tocsin_string_free(&file);
-    return status;
+    return status == TOCSIN_OK ? tocsin_string_check(file, error) : status;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -403,49 +399,41 @@ static void get_known(loader *one, const tocsin_json_value *root)
     }
 }
 
-/* The file's JSON, or NULL when it is not there or not whole. E_MEMORY alone is an error. */
-static tocsin_status parse_store(const char *path, tocsin_json_value **root, tocsin_error *error)
+/* The JSON behind a right checksum, or NULL. E_MEMORY alone is an error. */
+static tocsin_status parse_store(const char *text, size_t bytes, tocsin_json_value **root,
+                                 tocsin_error *error)
 {
     enum { HEAD = DIGEST_CHARS + 1 };
-    tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
     tocsin_hash128 checksum;
     *root = NULL;
-    tocsin_status status = tocsin_file_load(path, STORE_BYTES_MAX, &file, NULL);
-    const char *text = tocsin_string_text(&file);
-    if (status == TOCSIN_OK && file.bytes > HEAD && parse_digest(text, &checksum) &&
-        text[DIGEST_CHARS] == '\n') {
-        const tocsin_hash128 real = tocsin_hash128_of(text + HEAD, file.bytes - HEAD, 0);
-        if (real.low == checksum.low && real.high == checksum.high)
-            status = tocsin_json_parse(text + HEAD, file.bytes - HEAD, path, root, NULL);
-    }
-    tocsin_string_free(&file);
+    if (bytes <= HEAD || !parse_digest(text, &checksum) || text[DIGEST_CHARS] != '\n')
+        return TOCSIN_OK;
+    const tocsin_hash128 real = tocsin_hash128_of(text + HEAD, bytes - HEAD, 0);
+    if (real.low != checksum.low || real.high != checksum.high)
+        return TOCSIN_OK;
+    const tocsin_status status =
+        tocsin_json_parse(text + HEAD, bytes - HEAD, "the cache", root, NULL);
     return status == TOCSIN_E_MEMORY ? tocsin_error_memory(error) : TOCSIN_OK;
 }
 
-tocsin_status tocsin_known_load(tocsin_known *known, tocsin_known *copy, const char *path,
-                                tocsin_hash128 header, size_t role_count, bool *found,
-                                tocsin_error *error)
+tocsin_status tocsin_known_parse(tocsin_known *known, const char *text, size_t bytes,
+                                 tocsin_hash128 header, size_t role_count, bool *found,
+                                 tocsin_error *error)
 {
-    tocsin_known *both[] = {known, copy};
     tocsin_json_value *root;
-    tocsin_status status = parse_store(path, &root, error);
+    loader one = {.known = known, .sound = true};
 
-    *found = status == TOCSIN_OK && root != NULL;
-    for (int k = 0; k < 2 && status == TOCSIN_OK && root != NULL; k++) {
-        loader one = {.known = both[k], .sound = true};
-        *both[k] = (tocsin_known){0};
-        keep(&one, tocsin_cuts_init(&both[k]->cuts, role_count));
-        if (one.sound)
-            get_known(&one, root);
-        *found &=
-            one.sound && both[k]->header.low == header.low && both[k]->header.high == header.high;
-        if (one.memory)
-            status = tocsin_error_memory(error);
-    }
+    *known = (tocsin_known){0};
+    *found = false;
+    TOCSIN_TRY(parse_store(text, bytes, &root, error));
+    if (root == NULL)
+        return TOCSIN_OK;
+    keep(&one, tocsin_cuts_init(&known->cuts, role_count));
+    if (one.sound)
+        get_known(&one, root);
     tocsin_json_free(root);
-    if (!*found || status != TOCSIN_OK) {
+    *found = one.sound && known->header.low == header.low && known->header.high == header.high;
+    if (!*found)
         tocsin_known_free(known);
-        tocsin_known_free(copy);
-    }
-    return status;
+    return one.memory ? tocsin_error_memory(error) : TOCSIN_OK;
 }

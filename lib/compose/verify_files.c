@@ -13,32 +13,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "compose/compose.h"
+#include "compose/composer.h"
 
-typedef struct composer {
-    const tocsin_verify_files_options *options;
-    tocsin_plan *logical, *parallel;
-    tocsin_plan_blocks blocks;
-    tocsin_logical_index index;
-    tocsin_hash128 header;
-    tocsin_string store_path;
-    tocsin_known before, now; /* of the store; what is proved in this call */
-    size_t role_count;
-    uint8_t *wanted;          /* by role: it is parsed */
-    tocsin_role_parts *parts; /* by role: for those parsed */
-    uint8_t *each;            /* by value of the parallel plan */
-    uint8_t *changed;         /* by part: it is to be proved */
-    tocsin_arena arena;
-    uint64_t read_ns;
-    uint32_t proved;
-} composer;
+enum { STORE_BYTES_MAX = 1 << 30 };
 
-static bool same(tocsin_hash128 a, tocsin_hash128 b)
-{
-    return a.low == b.low && a.high == b.high;
-}
-
-static void forget_roles(composer *one)
+static void forget_roles(tocsin_composer *one)
 {
     for (size_t r = 0; one->parts != NULL && r < one->role_count; r++)
         tocsin_role_parts_free(&one->parts[r]);
@@ -48,7 +27,7 @@ static void forget_roles(composer *one)
     one->each = NULL;
 }
 
-static void composer_free(composer *one)
+static void composer_free(tocsin_composer *one)
 {
     forget_roles(one);
     tocsin_known_free(&one->before);
@@ -64,7 +43,7 @@ static void composer_free(composer *one)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Parse the wanted roles; NULL: all. */
-static tocsin_status read_roles(composer *one, const uint8_t *wanted, tocsin_error *error)
+static tocsin_status read_roles(tocsin_composer *one, const uint8_t *wanted, tocsin_error *error)
 {
     const uint64_t start = tocsin_clock_ns();
     forget_roles(one);
@@ -77,7 +56,7 @@ static tocsin_status read_roles(composer *one, const uint8_t *wanted, tocsin_err
 }
 
 /* Declarations of operators give them their meaning: their file is a part of the header. */
-static tocsin_status digest_all(composer *one, tocsin_error *error)
+static tocsin_status digest_all(tocsin_composer *one, tocsin_error *error)
 {
     const char *path = one->options->parallel.operators_path;
     tocsin_string file = {0};
@@ -113,7 +92,7 @@ static uint64_t count_nodes(const tocsin_plan *plan, const tocsin_plan_role *rol
     return nodes;
 }
 
-static tocsin_status survey_parts(composer *one, uint32_t role, const uint8_t *has,
+static tocsin_status survey_parts(tocsin_composer *one, uint32_t role, const uint8_t *has,
                                   tocsin_part_interface *interfaces, bool *fits,
                                   tocsin_error *error)
 {
@@ -140,8 +119,8 @@ static tocsin_status survey_parts(composer *one, uint32_t role, const uint8_t *h
 }
 
 /* Fill now.roles[role] from the plan. */
-static tocsin_status survey_role(composer *one, uint32_t role, tocsin_part_interface *interfaces,
-                                 bool *fits, tocsin_error *error)
+static tocsin_status survey_role(tocsin_composer *one, uint32_t role,
+                                 tocsin_part_interface *interfaces, bool *fits, tocsin_error *error)
 {
     tocsin_known_role *known = &one->now.roles[role];
     tocsin_role_parts *parts = &one->parts[role];
@@ -171,7 +150,7 @@ static tocsin_status survey_role(composer *one, uint32_t role, tocsin_part_inter
 }
 
 /* Survey the wanted roles. `interfaces` by part, empty. */
-static tocsin_status survey(composer *one, tocsin_part_interface *interfaces, bool *fits,
+static tocsin_status survey(tocsin_composer *one, tocsin_part_interface *interfaces, bool *fits,
                             tocsin_error *error)
 {
     forget_roles(one);
@@ -191,11 +170,12 @@ static tocsin_status survey(composer *one, tocsin_part_interface *interfaces, bo
 
 /* What the part needs of the logical model. It is as it was when neither the part's interface nor
  * the model has changed. */
-static tocsin_status digest_logical(composer *one, uint32_t part, bool *fits, tocsin_error *error)
+static tocsin_status digest_logical(tocsin_composer *one, uint32_t part, bool *fits,
+                                    tocsin_error *error)
 {
     tocsin_part_selection selection = {0};
     tocsin_known_part *known = &one->now.parts[part];
-    if (!one->changed[part] && same(one->now.logical, one->before.logical))
+    if (!one->changed[part] && tocsin_same_digest(one->now.logical, one->before.logical))
         return TOCSIN_OK;
     tocsin_status status = tocsin_select_logical(&one->index, &one->now.cuts, &known->interface,
                                                  &selection, fits, error);
@@ -207,7 +187,7 @@ static tocsin_status digest_logical(composer *one, uint32_t part, bool *fits, to
 }
 
 /* The key of each part with its contributions of all roles. */
-static tocsin_status find_keys(composer *one, bool *fits, tocsin_error *error)
+static tocsin_status find_keys(tocsin_composer *one, bool *fits, tocsin_error *error)
 {
     const uint32_t count = one->now.cuts.part_count;
     tocsin_string *bytes = tocsin_zalloc((size_t)count + 1, sizeof *bytes);
@@ -236,146 +216,10 @@ static tocsin_status find_keys(composer *one, bool *fits, tocsin_error *error)
     return status;
 }
 
-/* ---- proving a part -------------------------------------------------------------------------- */
-
-typedef struct part_pair {
-    tocsin_part_selection *selections; /* of the roles that have something of the part */
-    size_t count;
-    tocsin_part_selection logical_selection;
-    tocsin_plan *logical, *parallel;
-    tocsin_verify_result *result;
-} part_pair;
-
-static tocsin_status select_part(composer *one, uint32_t part, part_pair *pair, tocsin_error *error)
-{
-    bool fits = true;
-    pair->selections = tocsin_zalloc(one->role_count + 1, sizeof *pair->selections);
-    if (pair->selections == NULL)
-        return tocsin_error_memory(error);
-    for (uint32_t r = 0; r < one->role_count; r++) {
-        const tocsin_known_role *role = &one->now.roles[r];
-        for (size_t k = 0; k < role->contributions.count; k++) {
-            if (role->contributions.items[k].part != part)
-                continue;
-            assert(one->wanted[r]);
-            TOCSIN_TRY(tocsin_select_role(&one->parts[r], &one->now.cuts, part,
-                                          &pair->selections[pair->count++], &fits, error));
-            assert(fits);
-        }
-    }
-    return tocsin_select_logical(&one->index, &one->now.cuts, &one->now.parts[part].interface,
-                                 &pair->logical_selection, &fits, error);
-}
-
-static void count_outputs(const composer *one, const part_pair *pair, tocsin_known_part *part)
-{
-    const tocsin_plan *plan = one->parallel;
-    part->outputs = part->gradients = part->dead = 0;
-    for (size_t s = 0; s < pair->count; s++) {
-        const tocsin_part_selection *selection = &pair->selections[s];
-        const uint64_t ranks = plan->roles.items[selection->role].replica_count;
-        for (size_t k = 0; k < selection->outputs.count; k++) {
-            part->outputs += ranks;
-            part->gradients +=
-                plan->outputs.items[selection->outputs.items[k]].kind == TOCSIN_OUTPUT_GRADIENT
-                    ? ranks
-                    : 0;
-        }
-        part->dead += selection->ops.count; /* unless a proof says otherwise */
-    }
-}
-
-static tocsin_status prove_pair(composer *one, part_pair *pair, bool *proved, tocsin_error *error)
-{
-    tocsin_verify_options options = {.enumerate = one->options->proving.enumerate, .causes_max = 1};
-    TOCSIN_TRY(tocsin_part_plan(&one->now.cuts, one->parts, pair->selections, pair->count,
-                                one->parallel, &pair->parallel, error));
-    TOCSIN_TRY(tocsin_part_logical(&one->now.cuts, one->logical, &pair->logical_selection,
-                                   &pair->logical, error));
-    TOCSIN_TRY(tocsin_verify(pair->logical, pair->parallel, &options, &pair->result, error));
-    *proved = pair->result->verdict == TOCSIN_VERDICT_PROVED;
-    return TOCSIN_OK;
-}
-
-/* Add what the proof rests on to the store's lines. */
-static bool note_assumptions(tocsin_known *known, const tocsin_verify_result *result)
-{
-    for (size_t k = 0; k < result->assumption_count; k++) {
-        bool is_new = true;
-        for (size_t j = 0; j < known->assumptions.count && is_new; j++)
-            is_new = strcmp(known->assumptions.items[j], result->assumptions[k]) != 0;
-        if (!is_new)
-            continue;
-        char *copy = tocsin_copy_text(result->assumptions[k], strlen(result->assumptions[k]));
-        if (copy == NULL || !TOCSIN_VEC_PUSH(&known->assumptions, copy)) {
-            tocsin_free(copy);
-            return false;
-        }
-    }
-    return true;
-}
-
-/* An error that only says that the part cannot stand alone is a part that is not proved. */
-static tocsin_status prove_part(composer *one, uint32_t part, bool *proved, tocsin_error *error)
-{
-    tocsin_known_part *known = &one->now.parts[part];
-    part_pair pair = {0};
-    *proved = false;
-    tocsin_status status = select_part(one, part, &pair, error);
-    if (status == TOCSIN_OK) {
-        count_outputs(one, &pair, known);
-        if (known->interface.outputs.count + known->interface.exports.count == 0)
-            *proved = true; /* nothing needs it */
-        else
-            status = prove_pair(one, &pair, proved, error);
-    }
-    if (status == TOCSIN_OK && pair.result != NULL) {
-        known->dead = pair.result->nodes_dead;
-        if (!note_assumptions(&one->now, pair.result))
-            status = tocsin_error_memory(error);
-    }
-    if (status != TOCSIN_OK && status != TOCSIN_E_MEMORY)
-        status = TOCSIN_OK;
-    for (size_t k = 0; k < pair.count; k++)
-        tocsin_part_selection_free(&pair.selections[k]);
-    tocsin_free(pair.selections);
-    tocsin_part_selection_free(&pair.logical_selection);
-    tocsin_plan_free(pair.logical);
-    tocsin_plan_free(pair.parallel);
-    tocsin_verify_result_free(pair.result);
-    return status;
-}
-
-/* Prove the parts that changed, unless the store has one of the same key. */
-static tocsin_status prove_changed(composer *one, bool *fits, tocsin_error *error)
-{
-    tocsin_map keys = {0};
-    tocsin_status status = TOCSIN_OK;
-    for (uint32_t p = 0; p < one->before.cuts.part_count && status == TOCSIN_OK; p++)
-        if (!tocsin_map_put(&keys, one->before.parts[p].key.low, p))
-            status = tocsin_error_memory(error);
-    for (uint32_t p = 0; p < one->now.cuts.part_count && status == TOCSIN_OK && *fits; p++) {
-        if (!one->changed[p])
-            continue;
-        tocsin_known_part *part = &one->now.parts[p];
-        const uint64_t *at = tocsin_map_find(&keys, part->key.low);
-        if (at != NULL && same(one->before.parts[*at].key, part->key)) {
-            part->outputs = one->before.parts[*at].outputs;
-            part->gradients = one->before.parts[*at].gradients;
-            part->dead = one->before.parts[*at].dead;
-            continue;
-        }
-        status = prove_part(one, p, fits, error);
-        one->proved++;
-    }
-    tocsin_map_free(&keys);
-    return status;
-}
-
 /* ---- the result ------------------------------------------------------------------------------ */
 
 /* Is every output of the logical plan one of some part? */
-static tocsin_status covers_outputs(const composer *one, bool *covered, tocsin_error *error)
+static tocsin_status covers_outputs(const tocsin_composer *one, bool *covered, tocsin_error *error)
 {
     const tocsin_known *known = &one->now;
     tocsin_map seen = {0};
@@ -397,7 +241,7 @@ static tocsin_status covers_outputs(const composer *one, bool *covered, tocsin_e
     return sound ? TOCSIN_OK : tocsin_error_memory(error);
 }
 
-static tocsin_status make_result(composer *one, uint64_t start_ns,
+static tocsin_status make_result(tocsin_composer *one, uint64_t start_ns,
                                  tocsin_verify_files_answer *answer, tocsin_error *error)
 {
     const tocsin_known *known = &one->now;
@@ -432,17 +276,48 @@ static tocsin_status make_result(composer *one, uint64_t start_ns,
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
-static tocsin_status start_from_store(composer *one, bool *found, tocsin_error *error)
+/* What rank 0 finds in the cache is what all start from. */
+static tocsin_status start_from_store(tocsin_composer *one, bool *found, tocsin_error *error)
 {
     const tocsin_hash128 logical = one->now.logical;
-    TOCSIN_TRY(tocsin_known_load(&one->before, &one->now, tocsin_string_text(&one->store_path),
-                                 one->header, one->role_count, found, error));
+    tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
+    char *text = NULL;
+    size_t bytes = 0;
+    bool again;
+
+    if (tocsin_scale_rank(one->scale) == 0 &&
+        tocsin_file_load(tocsin_string_text(&one->store_path), STORE_BYTES_MAX, &file, NULL) !=
+            TOCSIN_OK)
+        tocsin_string_clear(&file); /* as if there were none */
+    tocsin_status status = tocsin_scale_broadcast(one->scale, tocsin_string_text(&file), file.bytes,
+                                                  &text, &bytes, error);
+    tocsin_string_free(&file);
+    if (status == TOCSIN_OK)
+        status = tocsin_known_parse(&one->before, text, bytes, one->header, one->role_count, found,
+                                    error);
+    if (status == TOCSIN_OK && *found)
+        status =
+            tocsin_known_parse(&one->now, text, bytes, one->header, one->role_count, &again, error);
     one->now.logical = logical;
-    return TOCSIN_OK;
+    tocsin_scale_free(text);
+    return status;
+}
+
+static tocsin_status keep_known(tocsin_composer *one, tocsin_error *error)
+{
+    const char *path = tocsin_string_text(&one->store_path);
+    tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
+    if (tocsin_scale_rank(one->scale) != 0)
+        return TOCSIN_OK;
+    tocsin_status status = tocsin_known_write(&one->now, &file, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_file_store(path, tocsin_string_text(&file), file.bytes, true, error);
+    tocsin_string_free(&file);
+    return status;
 }
 
 /* Mark the parts to which a role contributes something else than before. */
-static void mark_changed(composer *one, uint32_t role)
+static void mark_changed(tocsin_composer *one, uint32_t role)
 {
     const tocsin_known_role *old = &one->before.roles[role], *now = &one->now.roles[role];
     size_t a = 0, b = 0;
@@ -451,7 +326,7 @@ static void mark_changed(composer *one, uint32_t role)
         const tocsin_contribution *y = &now->contributions.items[b];
         const bool has_x = a < old->contributions.count, has_y = b < now->contributions.count;
         const uint32_t part = has_x && (!has_y || x->part <= y->part) ? x->part : y->part;
-        if (!has_x || !has_y || x->part != y->part || !same(x->digest, y->digest))
+        if (!has_x || !has_y || x->part != y->part || !tocsin_same_digest(x->digest, y->digest))
             one->changed[part] = 1;
         a += has_x && x->part == part;
         b += has_y && y->part == part;
@@ -459,7 +334,7 @@ static void mark_changed(composer *one, uint32_t role)
 }
 
 /* Want the roles of the changed parts. *more: some were not wanted before. */
-static void want_roles(composer *one, bool *more)
+static void want_roles(tocsin_composer *one, bool *more)
 {
     *more = false;
     for (size_t r = 0; r < one->role_count; r++) {
@@ -472,7 +347,7 @@ static void want_roles(composer *one, bool *more)
 }
 
 /* Which parts changed, with the wanted roles parsed. */
-static tocsin_status find_changed(composer *one, bool *fits, tocsin_error *error)
+static tocsin_status find_changed(tocsin_composer *one, bool *fits, tocsin_error *error)
 {
     const uint32_t count = one->now.cuts.part_count;
     tocsin_part_interface *fresh = tocsin_zalloc((size_t)count + 1, sizeof *fresh);
@@ -482,7 +357,8 @@ static tocsin_status find_changed(composer *one, bool *fits, tocsin_error *error
     for (uint32_t r = 0; r < one->role_count && status == TOCSIN_OK && *fits; r++) {
         if (!one->wanted[r])
             continue;
-        *fits = same(one->now.roles[r].communication, one->before.roles[r].communication);
+        *fits =
+            tocsin_same_digest(one->now.roles[r].communication, one->before.roles[r].communication);
         mark_changed(one, r);
     }
     for (uint32_t p = 0; p < count; p++) {
@@ -498,12 +374,12 @@ static tocsin_status find_changed(composer *one, bool *fits, tocsin_error *error
     if (status == TOCSIN_OK && *fits)
         status = find_keys(one, fits, error);
     for (uint32_t p = 0; p < count && status == TOCSIN_OK && *fits; p++)
-        one->changed[p] |= !same(one->now.parts[p].key, one->before.parts[p].key);
+        one->changed[p] |= !tocsin_same_digest(one->now.parts[p].key, one->before.parts[p].key);
     return status;
 }
 
 /* *fits: the plan is proved from the store and the parts proved now. */
-static tocsin_status verify_again(composer *one, bool *fits, tocsin_error *error)
+static tocsin_status verify_again(tocsin_composer *one, bool *fits, tocsin_error *error)
 {
     bool more = true, covered = true;
 
@@ -512,8 +388,9 @@ static tocsin_status verify_again(composer *one, bool *fits, tocsin_error *error
         return tocsin_error_memory(error);
     memset(one->changed, 0, one->now.cuts.part_count);
     for (size_t r = 0; r < one->role_count; r++)
-        one->wanted[r] = !one->blocks.is_text ||
-                         !same(one->blocks.items.items[r].digest, one->before.roles[r].text);
+        one->wanted[r] =
+            !one->blocks.is_text ||
+            !tocsin_same_digest(one->blocks.items.items[r].digest, one->before.roles[r].text);
     for (bool first = true; more && *fits; first = false) {
         if (one->blocks.is_text || !first) {
             const tocsin_status status =
@@ -527,7 +404,7 @@ static tocsin_status verify_again(composer *one, bool *fits, tocsin_error *error
         want_roles(one, &more);
     }
     if (*fits)
-        TOCSIN_TRY(prove_changed(one, fits, error));
+        TOCSIN_TRY(tocsin_prove_changed(one, fits, error));
     for (uint32_t p = 0; p < one->now.cuts.part_count && *fits; p++)
         *fits = one->now.parts[p].dead == one->before.parts[p].dead;
     if (*fits)
@@ -539,7 +416,7 @@ static tocsin_status verify_again(composer *one, bool *fits, tocsin_error *error
 /* ---- as a whole ------------------------------------------------------------------------------ */
 
 typedef struct whole_proof {
-    composer *one;
+    tocsin_composer *one;
     bool cut;
     const char *why;
 } whole_proof;
@@ -547,7 +424,7 @@ typedef struct whole_proof {
 static tocsin_status cut_proof(void *context, tocsin_proof *proof, tocsin_error *error)
 {
     whole_proof *whole = context;
-    composer *one = whole->one;
+    tocsin_composer *one = whole->one;
     const tocsin_hash128 logical_digest = one->now.logical;
     tocsin_known_free(&one->now);
     one->now.logical = logical_digest;
@@ -567,21 +444,31 @@ static bool copy_lines(tocsin_known *known, const tocsin_verify_result *result)
             return false;
         }
     }
-    return note_assumptions(known, result);
+    return tocsin_note_assumptions(known, result->assumptions, result->assumption_count);
 }
 
-/* Prove the parts of a plan that is proved and cut. *fits: all are. */
-static tocsin_status prove_parts(composer *one, const tocsin_verify_result *result, bool *fits,
-                                 tocsin_error *error)
+/* Room for what is known of roles and parts, where there is none. */
+static tocsin_status make_room(tocsin_composer *one, tocsin_error *error)
+{
+    tocsin_known *known = &one->now;
+    if (known->roles == NULL)
+        known->roles = tocsin_zalloc(one->role_count + 1, sizeof *known->roles);
+    if (known->parts == NULL)
+        known->parts = tocsin_zalloc((size_t)known->cuts.part_count + 1, sizeof *known->parts);
+    return known->roles != NULL && known->parts != NULL ? TOCSIN_OK : tocsin_error_memory(error);
+}
+
+/* Prove the parts of a plan that is proved (with this result, on rank 0) and cut. *fits: all are.
+ */
+static tocsin_status prove_parts(tocsin_composer *one, const tocsin_verify_result *result,
+                                 bool *fits, tocsin_error *error)
 {
     const uint32_t count = one->now.cuts.part_count;
-    one->now.header = one->header;
-    one->now.roles = tocsin_zalloc(one->role_count + 1, sizeof *one->now.roles);
-    one->now.parts = tocsin_zalloc((size_t)count + 1, sizeof *one->now.parts);
+    TOCSIN_TRY(make_room(one, error));
     one->changed = TOCSIN_ARENA_ARRAY(&one->arena, uint8_t, count + 1);
     tocsin_part_interface *interfaces = tocsin_zalloc((size_t)count + 1, sizeof *interfaces);
-    if (one->now.roles == NULL || one->now.parts == NULL || one->changed == NULL ||
-        interfaces == NULL || !copy_lines(&one->now, result)) {
+    if (one->changed == NULL || interfaces == NULL ||
+        (result != NULL && !copy_lines(&one->now, result))) {
         tocsin_free(interfaces);
         return tocsin_error_memory(error);
     }
@@ -596,29 +483,69 @@ static tocsin_status prove_parts(composer *one, const tocsin_verify_result *resu
     if (status == TOCSIN_OK && *fits)
         status = find_keys(one, fits, error);
     if (status == TOCSIN_OK && *fits)
-        status = prove_changed(one, fits, error);
+        status = tocsin_prove_changed(one, fits, error);
     return status;
 }
 
-static tocsin_status verify_whole(composer *one, tocsin_verify_files_answer *answer,
+/* Rank 0's cuts, for all. */
+static tocsin_status share_cuts(tocsin_composer *one, bool cut, tocsin_error *error)
+{
+    const tocsin_hash128 logical = one->now.logical;
+    tocsin_string file = {0};
+    tocsin_known shared;
+    char *text = NULL;
+    size_t bytes = 0;
+    bool found = false;
+    tocsin_status status = TOCSIN_OK;
+
+    if (tocsin_scale_rank(one->scale) == 0 && cut) {
+        one->now.header = one->header;
+        status = make_room(one, error);
+        if (status == TOCSIN_OK)
+            status = tocsin_known_write(&one->now, &file, error);
+    }
+    status = tocsin_scale_agree(one->scale, status, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_scale_broadcast(one->scale, tocsin_string_text(&file), file.bytes, &text,
+                                        &bytes, error);
+    tocsin_string_free(&file);
+    if (status == TOCSIN_OK && tocsin_scale_rank(one->scale) != 0) {
+        status =
+            tocsin_known_parse(&shared, text, bytes, one->header, one->role_count, &found, error);
+        tocsin_known_free(&one->now);
+        one->now = shared;
+        one->now.logical = logical;
+    }
+    tocsin_scale_free(text);
+    return status;
+}
+
+/* The proof by rank 0; the parts by all. */
+static tocsin_status verify_whole(tocsin_composer *one, tocsin_verify_files_answer *answer,
                                   tocsin_error *error)
 {
     whole_proof whole = {.one = one, .why = "it is not proved"};
     const bool cached = one->store_path.bytes > 0;
+    tocsin_status status = TOCSIN_OK;
     bool fits = true;
 
-    TOCSIN_TRY(tocsin_verify_visit(one->logical, one->parallel, &one->options->proving,
-                                   cached ? cut_proof : NULL, &whole, &answer->result, error));
-    answer->size = tocsin_plan_get_size(one->parallel);
+    if (tocsin_scale_rank(one->scale) == 0)
+        status = tocsin_verify_visit(one->logical, one->parallel, &one->options->proving,
+                                     cached ? cut_proof : NULL, &whole, &answer->result, error);
+    TOCSIN_TRY(tocsin_scale_agree(one->scale, status, error));
+    if (one->parallel != NULL)
+        answer->size = tocsin_plan_get_size(one->parallel);
     if (!cached)
         return TOCSIN_OK;
-    one->proved = 0;
-    if (whole.cut) {
+    if (!whole.cut)
+        tocsin_known_free(&one->now); /* it is still that of an earlier proof */
+    TOCSIN_TRY(share_cuts(one, whole.cut, error));
+    if (one->now.cuts.part_count > 0) {
         TOCSIN_TRY(prove_parts(one, answer->result, &fits, error));
         if (fits) {
             answer->parts = one->now.cuts.part_count;
             answer->parts_proved = one->proved;
-            return tocsin_known_store(&one->now, tocsin_string_text(&one->store_path), error);
+            return keep_known(one, error);
         }
         whole.why = "a part of it is not proved by itself";
     }
@@ -628,7 +555,7 @@ static tocsin_status verify_whole(composer *one, tocsin_verify_files_answer *ans
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-static tocsin_status prepare_cache(composer *one, tocsin_error *error)
+static tocsin_status prepare_cache(tocsin_composer *one, tocsin_error *error)
 {
     const char *folder = one->options->cache;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
@@ -640,8 +567,8 @@ static tocsin_status prepare_cache(composer *one, tocsin_error *error)
 }
 
 /* With a cache: *fits when the answer is there. */
-static tocsin_status try_cache(composer *one, uint64_t start_ns, tocsin_verify_files_answer *answer,
-                               bool *fits, tocsin_error *error)
+static tocsin_status try_cache(tocsin_composer *one, uint64_t start_ns,
+                               tocsin_verify_files_answer *answer, bool *fits, tocsin_error *error)
 {
     one->role_count = one->blocks.is_text ? one->blocks.items.count : one->parallel->roles.count;
     one->wanted = TOCSIN_ARENA_ARRAY(&one->arena, uint8_t, one->role_count + 1);
@@ -667,15 +594,15 @@ static tocsin_status try_cache(composer *one, uint64_t start_ns, tocsin_verify_f
     answer->reused = true;
     answer->parts = one->now.cuts.part_count;
     answer->parts_proved = one->proved;
-    return tocsin_known_store(&one->now, tocsin_string_text(&one->store_path), error);
+    return keep_known(one, error);
 }
 
 typedef struct loading {
-    composer *one;
+    tocsin_composer *one;
     const char *paths[2]; /* by side */
 } loading;
 
-static tocsin_status load_logical(composer *one, const char *path, tocsin_error *error)
+static tocsin_status load_logical(tocsin_composer *one, const char *path, tocsin_error *error)
 {
     tocsin_string content = {.limit_bytes = TOCSIN_PLAN_BYTES_MAX};
     tocsin_status status = tocsin_file_load(path, TOCSIN_PLAN_BYTES_MAX, &content, error);
@@ -692,7 +619,9 @@ static tocsin_status load_logical(composer *one, const char *path, tocsin_error 
 static tocsin_status load_side(void *context, size_t side, tocsin_error *error)
 {
     const loading *both = context;
-    composer *one = both->one;
+    tocsin_composer *one = both->one;
+    if (one->options->cache == NULL && tocsin_scale_rank(one->scale) != 0)
+        return TOCSIN_OK; /* there is nothing to be shared */
     if (side == 0)
         return load_logical(one, both->paths[0], error);
     if (one->options->cache != NULL)
@@ -701,7 +630,7 @@ static tocsin_status load_side(void *context, size_t side, tocsin_error *error)
 }
 
 /* Both at once. */
-static tocsin_status load(composer *one, const char *logical_path, const char *parallel_path,
+static tocsin_status load(tocsin_composer *one, const char *logical_path, const char *parallel_path,
                           tocsin_error *error)
 {
     const uint64_t start = tocsin_clock_ns();
@@ -714,13 +643,15 @@ static tocsin_status load(composer *one, const char *logical_path, const char *p
     return status;
 }
 
-static tocsin_status verify(composer *one, const char *logical_path, const char *parallel_path,
-                            tocsin_verify_files_answer *answer, tocsin_error *error)
+static tocsin_status verify(tocsin_composer *one, const char *logical_path,
+                            const char *parallel_path, tocsin_verify_files_answer *answer,
+                            tocsin_error *error)
 {
     const uint64_t start = tocsin_clock_ns();
     bool fits = false;
 
-    TOCSIN_TRY(load(one, logical_path, parallel_path, error));
+    TOCSIN_TRY(
+        tocsin_scale_agree(one->scale, load(one, logical_path, parallel_path, error), error));
     if (one->options->cache != NULL) {
         if (!one->blocks.is_text)
             TOCSIN_TRY(read_roles(one, NULL, error));
@@ -738,11 +669,17 @@ tocsin_status tocsin_verify_files(const char *logical_path, const char *parallel
                                   const tocsin_verify_files_options *options,
                                   tocsin_verify_files_answer *answer, tocsin_error *error)
 {
-    composer one = {.options = options};
+    tocsin_composer one = {.options = options, .scale = options->scale};
     *answer = (tocsin_verify_files_answer){.uncached = ""};
+    tocsin_scale *alone = NULL;
+    if (one.scale == NULL) {
+        TOCSIN_TRY(tocsin_scale_alone(&alone, error));
+        one.scale = alone;
+    }
     const tocsin_status status = verify(&one, logical_path, parallel_path, answer, error);
     composer_free(&one);
-    if (status != TOCSIN_OK) {
+    (void)tocsin_scale_end(alone, 0);
+    if (status != TOCSIN_OK || (options->scale != NULL && tocsin_scale_rank(options->scale) != 0)) {
         tocsin_verify_result_free(answer->result);
         answer->result = NULL;
     }

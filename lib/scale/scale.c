@@ -89,6 +89,16 @@ tocsin_status tocsin_scale_begin(tocsin_scale **result, tocsin_error *error)
     return status;
 }
 
+tocsin_status tocsin_scale_alone(tocsin_scale **scale, tocsin_error *error)
+{
+    assert(scale);
+    *scale = tocsin_zalloc(1, sizeof **scale);
+    if (!*scale)
+        return tocsin_error_memory(error);
+    (*scale)->size = 1;
+    return TOCSIN_OK;
+}
+
 int tocsin_scale_rank(const tocsin_scale *scale)
 {
     return scale->rank;
