@@ -126,40 +126,58 @@ bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_fact
     return predicate == TOCSIN_PREDICATE_ARGUMENT_IS || predicate == TOCSIN_PREDICATE_RETURN_IS;
 }
 
-bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                              const tocsin_field *field)
+uint8_t tocsin_bias_name_traits(const char *name)
 {
-    const char *name = tocsin_symbol_text(vocabulary, field->name);
-    if (tocsin_population_is_pair(vocabulary, population))
-        return true; /* even an identity may be equal or unequal */
+    uint8_t traits = TOCSIN_TRAIT_KNOWN;
     if (tocsin_field_is_identity(name))
+        traits |= TOCSIN_TRAIT_IDENTITY;
+    if (ends_with(name, ".shape"))
+        traits |= TOCSIN_TRAIT_SHAPE;
+    if (starts_with(name, "arg."))
+        traits |= TOCSIN_TRAIT_ARGUMENT;
+    if (ends_with(name, ".ndim") || starts_with(name, "meta."))
+        traits |= TOCSIN_TRAIT_COUNTED;
+    return traits;
+}
+
+uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value)
+{
+    tocsin_literal literal = tocsin_scalar_literal(vocabulary, value);
+    if (literal.kind == TOCSIN_VALUE_INT)
+        return TOCSIN_TRAIT_KNOWN | TOCSIN_TRAIT_WHOLE;
+    /* what observers make of large numbers is no word */
+    bool number = literal.kind == TOCSIN_VALUE_FLOAT ||
+                  (literal.kind == TOCSIN_VALUE_STRING &&
+                   (strcmp(literal.text, "an int") == 0 || strcmp(literal.text, "a float") == 0));
+    return number ? TOCSIN_TRAIT_KNOWN | TOCSIN_TRAIT_NUMBER : TOCSIN_TRAIT_KNOWN;
+}
+
+/* Is "name = value" a clause? Whole numbers are sizes and hyper-parameters; not ndim, world_size, a
+ * user's meta. */
+static bool allows_constant(uint8_t name, uint8_t value)
+{
+    if ((name & (TOCSIN_TRAIT_IDENTITY | TOCSIN_TRAIT_SHAPE)) != 0 ||
+        (value & TOCSIN_TRAIT_NUMBER) != 0)
         return false;
-    if (!tocsin_bias_allows_constant(vocabulary, field->name, field->a))
-        return false;
+    return (value & TOCSIN_TRAIT_WHOLE) == 0 || (name & TOCSIN_TRAIT_COUNTED) != 0;
+}
+
+bool tocsin_bias_allows_field(tocsin_relation_kind relation, bool pair, uint8_t name, uint8_t value)
+{
+    if (pair)
+        return true; /* even an identity may be equal or unequal */
     /* One argument never explains another: which tensors meet in a call is the model's data flow.
      * What a call returns does depend on its arguments. */
-    if (tocsin_population_relation(vocabulary, population) == TOCSIN_RELATION_ARGUMENT)
-        return !starts_with(name, "arg.");
-    return true;
+    if (relation == TOCSIN_RELATION_ARGUMENT && (name & TOCSIN_TRAIT_ARGUMENT) != 0)
+        return false;
+    return allows_constant(name, value);
 }
 
 bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
                                  tocsin_scalar value)
 {
-    const char *name = tocsin_symbol_text(vocabulary, field);
-    if (tocsin_field_is_identity(name) || ends_with(name, ".shape"))
-        return false;
-    tocsin_literal literal = tocsin_scalar_literal(vocabulary, value);
-    switch (literal.kind) {
-    case TOCSIN_VALUE_FLOAT:
-        return false;
-    case TOCSIN_VALUE_INT: /* sizes and hyper-parameters; not ndim, world_size, a user's meta */
-        return ends_with(name, ".ndim") || starts_with(name, "meta.");
-    case TOCSIN_VALUE_STRING: /* what observers make of large numbers is no word */
-        return strcmp(literal.text, "an int") != 0 && strcmp(literal.text, "a float") != 0;
-    default:
-        return true;
-    }
+    return allows_constant(tocsin_bias_name_traits(tocsin_symbol_text(vocabulary, field)),
+                           tocsin_bias_value_traits(vocabulary, value));
 }
 
 /* "arg.input.dtype", "self.dtype"; not "arg.dtype", an argument of that name. */

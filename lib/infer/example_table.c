@@ -34,6 +34,8 @@ void tocsin_examples_free(tocsin_examples *examples)
         table_free(examples->tables.items[i]);
     TOCSIN_VEC_FREE(&examples->tables);
     tocsin_map_free(&examples->table_index);
+    TOCSIN_VEC_FREE(&examples->name_traits);
+    TOCSIN_VEC_FREE(&examples->value_traits);
     tocsin_string_free(&examples->key);
 }
 
@@ -46,6 +48,8 @@ static tocsin_table *table_of(tocsin_examples *examples, tocsin_population popul
     if (table == NULL)
         return NULL;
     table->population = population;
+    table->relation = tocsin_population_relation(examples->vocabulary, population);
+    table->pair = tocsin_population_is_pair(examples->vocabulary, population);
     if (!TOCSIN_VEC_PUSH(&examples->tables, table)) {
         table_free(table);
         return NULL;
@@ -58,24 +62,62 @@ static tocsin_table *table_of(tocsin_examples *examples, tocsin_population popul
     return table;
 }
 
-/* The fields that clauses may speak of, as bytes: the row's key. Of an identity in a pair only
- * remains whether both halves share it. */
-static tocsin_status make_key(tocsin_examples *examples, const tocsin_instance *instance,
-                              bool *contrast, tocsin_error *error)
+/* Room for ids up to `id`. */
+static bool reach(void *items, size_t *capacity, size_t *count, size_t id)
+{
+    size_t more = id + 1 - *count;
+    if (!tocsin_vec_grow(items, capacity, *count, more, 1))
+        return false;
+    memset(*(uint8_t **)items + *count, 0, more);
+    *count += more;
+    return true;
+}
+
+#define REACH(vec, id)                                                                             \
+    ((id) < (vec)->count || reach(&(vec)->items, &(vec)->capacity, &(vec)->count, (id)))
+
+/* Find out what has not been asked yet of this field's name and value. False: out of memory. */
+static bool learn_traits(tocsin_examples *examples, const tocsin_field *field)
 {
     const tocsin_vocabulary *vocabulary = examples->vocabulary;
+    if (!REACH(&examples->name_traits, field->name) || !REACH(&examples->value_traits, field->a))
+        return false;
+    uint8_t *name = &examples->name_traits.items[field->name];
+    uint8_t *value = &examples->value_traits.items[field->a];
+    if (*name == 0) {
+        const char *text = tocsin_symbol_text(vocabulary, field->name);
+        *name = tocsin_bias_name_traits(text);
+        if (strcmp(text, "var.name") == 0)
+            examples->var_name = field->name;
+    }
+    if (*value == 0)
+        *value =
+            field->a != 0 ? tocsin_bias_value_traits(vocabulary, field->a) : TOCSIN_TRAIT_KNOWN;
+    return true;
+}
+
+/* The fields that clauses may speak of, as bytes: the row's key. Of an identity in a pair only
+ * remains whether both halves share it. */
+static tocsin_status make_key(tocsin_examples *examples, const tocsin_table *table,
+                              const tocsin_instance *instance, bool *contrast, tocsin_error *error)
+{
     tocsin_string_clear(&examples->key);
     *contrast = false;
-    bool pair = tocsin_population_is_pair(vocabulary, instance->population);
     for (uint32_t i = 0; i < instance->field_count; ++i) {
         tocsin_field field = instance->fields[i];
         assert(i == 0 || instance->fields[i - 1].name < field.name);
-        if (!tocsin_bias_allows_field(vocabulary, instance->population, &field))
+        bool known = field.name < examples->name_traits.count &&
+                     examples->name_traits.items[field.name] != 0 &&
+                     field.a < examples->value_traits.count &&
+                     examples->value_traits.items[field.a] != 0;
+        if (!known && !learn_traits(examples, &field))
+            return tocsin_error_memory(error);
+        uint8_t name = examples->name_traits.items[field.name];
+        if (!tocsin_bias_allows_field(table->relation, table->pair, name,
+                                      examples->value_traits.items[field.a]))
             continue;
-        const char *name = tocsin_symbol_text(vocabulary, field.name);
-        if (pair && tocsin_field_is_identity(name) && field.a != 0 && field.b != 0) {
-            if (field.a != field.b && strcmp(name, "var.name") == 0)
-                *contrast = true;
+        if (table->pair && (name & TOCSIN_TRAIT_IDENTITY) != 0 && field.a != 0 && field.b != 0) {
+            *contrast |= field.a != field.b && field.name == examples->var_name;
             field.b = field.a == field.b ? IDENTITY_EQUAL : IDENTITY_OTHER;
             field.a = IDENTITY_EQUAL;
         }
@@ -162,7 +204,7 @@ tocsin_status tocsin_examples_add(void *context, const tocsin_instance *instance
     if (table == NULL)
         return tocsin_error_memory(error);
     bool contrast;
-    TOCSIN_TRY(make_key(examples, instance, &contrast, error));
+    TOCSIN_TRY(make_key(examples, table, instance, &contrast, error));
     uint32_t row = UINT32_MAX;
     TOCSIN_TRY(find_row(examples, table, contrast, &row, error));
     if (table->overflow)

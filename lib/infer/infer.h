@@ -107,9 +107,22 @@ tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_popu
                                 tocsin_fact fact);
 /* Must the fact have been false somewhere, so that a precondition explains it? */
 bool tocsin_bias_wants_contrast(const tocsin_vocabulary *vocabulary, tocsin_fact fact);
+/* What the rules below ask of a field's name and of its value. Tables keep them by id, so that no
+ * text is looked at for each instance. */
+enum {
+    TOCSIN_TRAIT_KNOWN = 1,
+    TOCSIN_TRAIT_IDENTITY = 2, /* of names */
+    TOCSIN_TRAIT_SHAPE = 4,
+    TOCSIN_TRAIT_ARGUMENT = 8,
+    TOCSIN_TRAIT_COUNTED = 16, /* its whole numbers are no sizes */
+    TOCSIN_TRAIT_WHOLE = 32,   /* of values: a whole number */
+    TOCSIN_TRAIT_NUMBER = 64   /* any other number */
+};
+uint8_t tocsin_bias_name_traits(const char *name);
+uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value);
 /* May clauses of preconditions speak of this field? */
-bool tocsin_bias_allows_field(const tocsin_vocabulary *vocabulary, tocsin_population population,
-                              const tocsin_field *field);
+bool tocsin_bias_allows_field(tocsin_relation_kind relation, bool pair, uint8_t name,
+                              uint8_t value);
 /* Is "field = constant" a clause? (Else only whether it is present, or equal in both halves.) */
 bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
                                  tocsin_scalar value);
@@ -151,6 +164,8 @@ typedef struct tocsin_cell {
 
 typedef struct tocsin_table {
     tocsin_population population;
+    tocsin_relation_kind relation; /* of the population */
+    bool pair;
     bool internal;         /* calls of a function that works inside an optimizer or the like */
     bool overflow;         /* a limit was reached: nothing is learned from this table */
     tocsin_intern vectors; /* field vector -> row + 1 */
@@ -167,8 +182,11 @@ typedef struct tocsin_examples {
     tocsin_vocabulary *vocabulary; /* borrowed */
     uint32_t run;                  /* the run that is being added */
     TOCSIN_VEC(tocsin_table *) tables;
-    tocsin_map table_index; /* population -> table + 1 */
-    tocsin_string key;      /* scratch */
+    tocsin_map table_index;           /* population -> table + 1 */
+    TOCSIN_VEC(uint8_t) name_traits;  /* by symbol; 0: not asked yet */
+    TOCSIN_VEC(uint8_t) value_traits; /* by scalar */
+    tocsin_symbol var_name;           /* "var.name" */
+    tocsin_string key;                /* scratch */
 } tocsin_examples;
 
 /* A tocsin_instance_sink; `context` is a tocsin_examples. */
