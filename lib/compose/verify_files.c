@@ -283,7 +283,7 @@ static tocsin_status start_from_store(tocsin_composer *one, bool *found, tocsin_
     tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
     char *text = NULL;
     size_t bytes = 0;
-    bool again;
+    bool again = false;
 
     if (tocsin_scale_rank(one->scale) == 0 &&
         tocsin_file_load(tocsin_string_text(&one->store_path), STORE_BYTES_MAX, &file, NULL) !=
@@ -298,6 +298,7 @@ static tocsin_status start_from_store(tocsin_composer *one, bool *found, tocsin_
     if (status == TOCSIN_OK && *found)
         status =
             tocsin_known_parse(&one->now, text, bytes, one->header, one->role_count, &again, error);
+    *found &= again;
     one->now.logical = logical;
     tocsin_scale_free(text);
     return status;
