@@ -9,7 +9,7 @@ if(TARGET tocsin_mpi)
   set_tests_properties(mpi.ranks PROPERTIES LABELS mpi ENVIRONMENT
     "${tocsin_environment};MPIRUN=${MPIEXEC_EXECUTABLE};SCALE_RANKS=$<TARGET_FILE:scale_ranks>")
   if(TOCSIN_PYTHON)
-    add_test(NAME mpi.verify COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/verify.sh)
+    add_test(NAME mpi.verify COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/verify_ranks.sh)
     set_tests_properties(mpi.verify PROPERTIES LABELS mpi ENVIRONMENT
       "${tocsin_environment};MPIRUN=${MPIEXEC_EXECUTABLE};PYTHON=${TOCSIN_PYTHON}")
   endif()

@@ -54,6 +54,16 @@ static tocsin_status join(tocsin_scale *scale, const char *launcher, int64_t siz
                             launcher, (long long)size, scale->size);
 }
 
+tocsin_status tocsin_scale_alone(tocsin_scale **scale, tocsin_error *error)
+{
+    assert(scale);
+    *scale = tocsin_zalloc(1, sizeof **scale);
+    if (!*scale)
+        return tocsin_error_memory(error);
+    (*scale)->size = 1;
+    return TOCSIN_OK;
+}
+
 /* May the launcher be listened to? */
 static tocsin_status read_wish(bool *alone, tocsin_error *error)
 {
@@ -70,10 +80,8 @@ tocsin_status tocsin_scale_begin(tocsin_scale **result, tocsin_error *error)
     *result = NULL;
     bool alone;
     TOCSIN_TRY(read_wish(&alone, error));
-    tocsin_scale *scale = tocsin_zalloc(1, sizeof *scale);
-    if (!scale)
-        return tocsin_error_memory(error);
-    scale->size = 1;
+    tocsin_scale *scale;
+    TOCSIN_TRY(tocsin_scale_alone(&scale, error));
     int64_t size;
     const char *launcher = tocsin_scale_launcher(&size);
     tocsin_status status = TOCSIN_OK;
@@ -87,16 +95,6 @@ tocsin_status tocsin_scale_begin(tocsin_scale **result, tocsin_error *error)
         scale->transport->close();
     tocsin_free(scale);
     return status;
-}
-
-tocsin_status tocsin_scale_alone(tocsin_scale **scale, tocsin_error *error)
-{
-    assert(scale);
-    *scale = tocsin_zalloc(1, sizeof **scale);
-    if (!*scale)
-        return tocsin_error_memory(error);
-    (*scale)->size = 1;
-    return TOCSIN_OK;
 }
 
 int tocsin_scale_rank(const tocsin_scale *scale)

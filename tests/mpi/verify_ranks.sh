@@ -1,5 +1,5 @@
 #!/bin/bash
-# verify.sh - `mpirun -n N tocsin verify --cache`: the parts are shared, and the verdict, the report
+# verify_ranks.sh - `mpirun -n N tocsin verify --cache`: the parts are shared, and the verdict, the report
 # and what the cache keeps are the same for every number of ranks.
 set -u
 
