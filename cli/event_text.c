@@ -71,7 +71,7 @@ static void print_value(const tocsin_trace *trace, const tocsin_value *value, FI
     }
 }
 
-/* "name=value, ..."; the elements that a sequence brought along stand in brackets after it. */
+/* "name=value, ..."; what a sequence or a one-element tensor holds stands in brackets after it. */
 static void print_values(const tocsin_trace *trace, const tocsin_event *event, bool names,
                          FILE *stream)
 {
@@ -109,7 +109,8 @@ static void print_state(const tocsin_trace *trace, const tocsin_state *state, FI
         fputs("None", stream);
         return;
     }
-    print_tensor(trace, state->dtype, state->shape, stream);
+    if (state->dtype != TOCSIN_DTYPE_NONE)
+        print_tensor(trace, state->dtype, state->shape, stream);
     if (state->flags & TOCSIN_STATE_DIGESTED) {
         const tocsin_statistics *statistics = &state->statistics;
         fprintf(stream, " digest %016" PRIx64 "%016" PRIx64 " absmax %.6g", state->digest.sum,
@@ -119,6 +120,9 @@ static void print_state(const tocsin_trace *trace, const tocsin_state *state, FI
                     statistics->inf_count);
         }
     }
+    tocsin_variable_kind kind = tocsin_trace_variable_kind(trace, state->variable);
+    if (kind != TOCSIN_VARIABLE_PARAMETER && kind != TOCSIN_VARIABLE_BUFFER)
+        return;
     fputs(state->flags & TOCSIN_STATE_REQUIRES_GRAD ? "" : " frozen", stream);
     fputs(state->flags & TOCSIN_STATE_IN_OPTIMIZER ? "" : " not-in-optimizer", stream);
     fputs(state->flags & TOCSIN_STATE_IN_MODEL ? "" : " not-in-model", stream);
@@ -166,6 +170,9 @@ void event_text_print(const tocsin_trace *trace, const tocsin_event *event, uint
         break;
     case TOCSIN_EVENT_STATE:
         print_state(trace, &event->state, stream);
+        fputs(event->value_count ? " (" : "", stream);
+        print_values(trace, event, true, stream);
+        fputs(event->value_count ? ")" : "", stream);
         break;
     case TOCSIN_EVENT_META:
         print_visible(tocsin_trace_string(trace, event->key), stream);

@@ -14,7 +14,7 @@ typedef struct trace_sample {
     uint32_t depth;
     tocsin_id strings[8];
     tocsin_id functions[4];
-    tocsin_id variables[3];
+    tocsin_id variables[6];
     tocsin_id shapes[3];
     tocsin_id sites[2];
     tocsin_value values[TOCSIN_EVENT_VALUES_MAX];
@@ -51,7 +51,7 @@ static inline trace_sample sample_begin(tocsin_trace_writer *writer, uint64_t se
             tocsin_trace_define_function(writer, texts[i + 1], (tocsin_role)(i * 5));
     for (size_t i = 0; i < TOCSIN_COUNT_OF(created.variables); ++i)
         created.variables[i] = tocsin_trace_define_variable(
-            writer, texts[i + 3], (tocsin_variable_kind)(i + 1), "torch.nn.Parameter");
+            writer, texts[(i + 3) % 8], (tocsin_variable_kind)(i + 1), "torch.nn.Parameter");
     for (size_t i = 0; i < TOCSIN_COUNT_OF(created.shapes); ++i)
         created.shapes[i] = tocsin_trace_define_shape(writer, (uint32_t)i + 1, sizes);
     for (size_t i = 0; i < TOCSIN_COUNT_OF(created.sites); ++i)
@@ -66,7 +66,7 @@ static inline void sample_value(trace_sample *sample, tocsin_value *value)
     memset(value, 0, sizeof *value);
     value->kind = (uint8_t)sample_below(sample, TOCSIN_VALUE_BIG + 1);
     value->name = SAMPLE_PICK(sample, sample->strings);
-    value->flags = (uint8_t)(sample_below(sample, 2) ? sample_below(sample, 64) : 0);
+    value->flags = (uint8_t)(sample_below(sample, 2) ? sample_below(sample, 128) : 0);
     switch (value->kind) {
     case TOCSIN_VALUE_BOOL:
         value->as.integer = (int64_t)sample_below(sample, 2);
@@ -84,6 +84,8 @@ static inline void sample_value(trace_sample *sample, tocsin_value *value)
         value->dtype = (uint8_t)sample_below(sample, 22);
         value->ndim = (uint8_t)sample_below(sample, 4);
         value->as.shape = value->ndim ? sample->shapes[value->ndim - 1] : 0;
+        value->count = (uint32_t)(sample_below(sample, 2) ? sample_draw(sample) : 0);
+        value->type = sample_below(sample, 4) ? 0 : SAMPLE_PICK(sample, sample->strings);
         break;
     case TOCSIN_VALUE_SEQUENCE:
         value->count = (uint32_t)(sample_draw(sample) >> sample_below(sample, 64));
@@ -140,7 +142,8 @@ static inline tocsin_event sample_event(trace_sample *sample)
     switch (event.kind) {
     case TOCSIN_EVENT_STATE:
         sample_state(sample, &event.state);
-        return event;
+        event.value_count = (uint32_t)(sample_below(sample, 3) ? 0 : sample_below(sample, 4));
+        break;
     case TOCSIN_EVENT_META:
         event.key = SAMPLE_PICK(sample, sample->strings);
         event.value_count = 1;
@@ -154,7 +157,7 @@ static inline tocsin_event sample_event(trace_sample *sample)
         --sample->depth;
         event.value_count = (uint32_t)sample_below(sample, 2);
     }
-    if (event.kind != TOCSIN_EVENT_META)
+    if (event.kind != TOCSIN_EVENT_META && event.kind != TOCSIN_EVENT_STATE)
         event.function = SAMPLE_PICK(sample, sample->functions);
     if (sample_below(sample, 200) == 0 && event.kind != TOCSIN_EVENT_META)
         event.value_count = TOCSIN_EVENT_VALUES_MAX;

@@ -58,7 +58,9 @@ typedef enum tocsin_value_kind {
     TOCSIN_VALUE_INT = 2,
     TOCSIN_VALUE_FLOAT = 3,
     TOCSIN_VALUE_STRING = 4,   /* as.text: string id; texts are cut at 256 bytes */
-    TOCSIN_VALUE_TENSOR = 5,   /* dtype, ndim, flags, as.shape */
+    TOCSIN_VALUE_TENSOR = 5,   /* dtype, ndim, flags, as.shape; count = a tag of its memory: equal
+                                  tags mean the same address (0: unknown); type, if the Python type
+                                  is not torch.Tensor or Parameter */
     TOCSIN_VALUE_SEQUENCE = 6, /* list or tuple: count = its length; min(count, 4) values follow,
                                   they belong to it (flag IN_SEQUENCE) and do not nest further */
     TOCSIN_VALUE_OBJECT = 7,   /* any other object: only its type; enum members and dtypes are
@@ -75,7 +77,9 @@ enum {                                 /* tocsin_value.flags */
        TOCSIN_VALUE_IS_PARAMETER = 4,  /* TENSOR */
        TOCSIN_VALUE_TRAINING = 8,      /* MODULE: module.training */
        TOCSIN_VALUE_IN_SEQUENCE = 16,
-       TOCSIN_VALUE_ON_DEVICE = 32 /* TENSOR: not on the CPU */
+       TOCSIN_VALUE_ON_DEVICE = 32, /* TENSOR: not on the CPU */
+       TOCSIN_VALUE_HAS_ITEM = 64 /* TENSOR of one element: the next value, a FLOAT or INT with flag
+                                     IN_SEQUENCE, is that element */
 };
 
 typedef struct tocsin_value {
@@ -83,10 +87,10 @@ typedef struct tocsin_value {
     uint8_t dtype; /* TENSOR: tocsin_dtype */
     uint8_t ndim;  /* TENSOR */
     uint8_t flags;
-    uint32_t count; /* SEQUENCE */
+    uint32_t count; /* SEQUENCE: length; TENSOR: memory tag */
     tocsin_id name; /* string id: argument name ("input", "self", "arg0" when unknown), attribute of
                        the bound object ("self.lr"), or "return" */
-    tocsin_id type; /* string id: qualified Python type (OBJECT, MODULE), else 0 */
+    tocsin_id type; /* string id: qualified Python type (OBJECT, MODULE, some TENSORs), else 0 */
     union {
         int64_t integer; /* BOOL (0, 1), INT */
         double real;     /* FLOAT */
@@ -100,8 +104,19 @@ typedef struct tocsin_value {
 typedef enum tocsin_variable_kind {
     TOCSIN_VARIABLE_PARAMETER = 1,
     TOCSIN_VARIABLE_BUFFER = 2,
-    TOCSIN_VARIABLE_OPTIMIZER_STATE = 3
+    TOCSIN_VARIABLE_OPTIMIZER_STATE = 3, /* "head.weight#exp_avg": of the parameter before '#' */
+    TOCSIN_VARIABLE_RNG = 4,             /* a generator: "torch", "numpy", "python" */
+    TOCSIN_VARIABLE_LEDGER = 5,          /* the sample ids a loader hands out: "loader0" */
+    TOCSIN_VARIABLE_ATTRIBUTE = 6 /* of a module or optimizer: "dropout.p", "optimizer0.lr" */
 } tocsin_variable_kind;
+
+/* Attributes of variables (tocsin_state.attribute):
+ *   "data" "grad"  of a parameter or buffer; "data" also of optimizer state
+ *   "saved" "loaded"  a tensor in a checkpoint that was written, or read, named by its key there
+ *   "samples"      LEDGER: values = "batch", its number in this pass over the data, then what is
+ *                  known of the loader, then each "id" of the batch, in order; the ids of a large
+ *                  batch fill several events in a row
+ *   "value"        RNG: digest.sum = XXH3 of its state; ATTRIBUTE: values[0] */
 
 typedef enum tocsin_moment { /* when the state was read, relative to the enclosing call */
                              TOCSIN_MOMENT_ENTER = 1,
@@ -123,7 +138,7 @@ enum {                                 /* tocsin_state.flags */
 
 typedef struct tocsin_state {
     tocsin_id variable;  /* dictionary id of the variable */
-    tocsin_id attribute; /* string id: "data", "grad" */
+    tocsin_id attribute; /* string id: see above */
     uint8_t moment;      /* tocsin_moment */
     uint8_t dtype;       /* tocsin_dtype */
     uint8_t ndim;
@@ -140,7 +155,8 @@ typedef enum tocsin_event_kind {
     TOCSIN_EVENT_ENTER = 1, /* function, site, values = arguments; `call` is given by the writer */
     TOCSIN_EVENT_EXIT = 2,  /* function, call of its ENTER, values = returns */
     TOCSIN_EVENT_RAISE = 3, /* function, call, values[0] = STRING with the exception's type */
-    TOCSIN_EVENT_STATE = 4, /* state; belongs to the innermost open call of its thread */
+    TOCSIN_EVENT_STATE = 4, /* state, values = what else is known of the variable; belongs to the
+                               innermost open call of its thread */
     TOCSIN_EVENT_META = 5   /* key and value: holds for the process from here on */
 } tocsin_event_kind;
 
@@ -150,7 +166,9 @@ typedef enum tocsin_event_kind {
  *   "micro_step"  INT: backward passes completed since the last optimizer step
  *   "stage"       STRING: "init" "training" "evaluation" or the user's word
  *   "autocast"    STRING: "" or the autocast dtype ("torch.bfloat16")
- *   "grad_enabled" BOOL */
+ *   "grad_enabled" BOOL
+ *   "scaler.scale" FLOAT: of the GradScaler, as its update() left it
+ *   "expect.steps" "expect.tokens"  INT: the declared plan */
 
 #define TOCSIN_EVENT_VALUES_MAX 64
 
@@ -165,7 +183,7 @@ typedef struct tocsin_event {
     tocsin_id site; /* ENTER at depth 0 or with a role: where in the user's code; else 0 */
     tocsin_id key;  /* META: string id */
     uint32_t value_count;
-    const tocsin_value *values; /* ENTER, EXIT, RAISE; META: one value */
+    const tocsin_value *values; /* ENTER, EXIT, RAISE, STATE; META: one value */
     tocsin_state state;         /* STATE */
 } tocsin_event;
 

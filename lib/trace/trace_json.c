@@ -9,10 +9,13 @@ typedef struct flag_name {
     const char *name;
 } flag_name;
 
-static const flag_name value_flags[] = {
-    {TOCSIN_VALUE_REQUIRES_GRAD, "requires_grad"}, {TOCSIN_VALUE_HAS_GRAD_FN, "has_grad_fn"},
-    {TOCSIN_VALUE_IS_PARAMETER, "is_parameter"},   {TOCSIN_VALUE_TRAINING, "training"},
-    {TOCSIN_VALUE_IN_SEQUENCE, "in_sequence"},     {TOCSIN_VALUE_ON_DEVICE, "on_device"}};
+static const flag_name value_flags[] = {{TOCSIN_VALUE_REQUIRES_GRAD, "requires_grad"},
+                                        {TOCSIN_VALUE_HAS_GRAD_FN, "has_grad_fn"},
+                                        {TOCSIN_VALUE_IS_PARAMETER, "is_parameter"},
+                                        {TOCSIN_VALUE_TRAINING, "training"},
+                                        {TOCSIN_VALUE_IN_SEQUENCE, "in_sequence"},
+                                        {TOCSIN_VALUE_ON_DEVICE, "on_device"},
+                                        {TOCSIN_VALUE_HAS_ITEM, "has_item"}};
 
 static const flag_name state_flags[] = {{TOCSIN_STATE_PRESENT, "present"},
                                         {TOCSIN_STATE_DIGESTED, "digested"},
@@ -110,6 +113,8 @@ static void put_value(tocsin_json *json, const tocsin_trace *trace, const tocsin
         break;
     case TOCSIN_VALUE_TENSOR:
         put_tensor(json, trace, value->dtype, value->ndim, value->as.shape);
+        if (value->count)
+            put_unsigned(json, "memory", value->count);
         break;
     case TOCSIN_VALUE_SEQUENCE:
         put_unsigned(json, "count", value->count);
@@ -120,6 +125,15 @@ static void put_value(tocsin_json *json, const tocsin_trace *trace, const tocsin
     if (value->flags)
         put_flags(json, value->flags, value_flags, TOCSIN_COUNT_OF(value_flags));
     tocsin_json_end_object(json);
+}
+
+static void put_values(tocsin_json *json, const tocsin_trace *trace, const tocsin_event *event)
+{
+    tocsin_json_key(json, "values");
+    tocsin_json_begin_array(json);
+    for (uint32_t i = 0; i < event->value_count; ++i)
+        put_value(json, trace, &event->values[i]);
+    tocsin_json_end_array(json);
 }
 
 static void put_call(tocsin_json *json, const tocsin_trace *trace, const tocsin_event *event)
@@ -137,11 +151,7 @@ static void put_call(tocsin_json *json, const tocsin_trace *trace, const tocsin_
         put_text(json, "function", function);
         tocsin_json_end_object(json);
     }
-    tocsin_json_key(json, "values");
-    tocsin_json_begin_array(json);
-    for (uint32_t i = 0; i < event->value_count; ++i)
-        put_value(json, trace, &event->values[i]);
-    tocsin_json_end_array(json);
+    put_values(json, trace, event);
 }
 
 static void put_state(tocsin_json *json, const tocsin_trace *trace, const tocsin_state *state)
@@ -186,6 +196,8 @@ tocsin_status tocsin_trace_event_json(tocsin_trace *trace, const tocsin_event *e
     switch (event->kind) {
     case TOCSIN_EVENT_STATE:
         put_state(&json, trace, &event->state);
+        if (event->value_count > 0)
+            put_values(&json, trace, event);
         break;
     case TOCSIN_EVENT_META:
         put_text(&json, "key", tocsin_trace_string(trace, event->key));

@@ -11,7 +11,8 @@
 enum { TAG_KIND = 7, TAG_SITE = 8, TAG_VALUES = 16, TAG_LR = 32 };
 enum { HEAD_KIND = 15, HEAD_TYPE = 16, HEAD_FLAGS = 32, HEAD_COUNT = 64 };
 
-/* head, flags, dtype, ndim; name, type, count, shape: at most 5 bytes each; 10 for an integer. */
+/* head, flags, dtype, ndim; name, type, count, shape: at most 5 bytes each; 10 for an integer.
+ * Without its values a record has at most 140 bytes: a state with digest. */
 enum { VALUE_BYTES_MAX = 4 + 4 * 5 + 10, FIXED_BYTES_MAX = 200 };
 static_assert(FIXED_BYTES_MAX + VALUE_BYTES_MAX * TOCSIN_EVENT_VALUES_MAX <= TOCSIN_TRACE_EVENT_MAX,
               "the longest record fits");
@@ -121,6 +122,7 @@ size_t tocsin_record_encode(const tocsin_event *event, const tocsin_frame *frame
     switch (event->kind) {
     case TOCSIN_EVENT_STATE:
         next = put_state(next, &event->state, tag);
+        next = put_values(next, event, tag);
         break;
     case TOCSIN_EVENT_META:
         next += tocsin_varint_put(next, event->key);
@@ -302,6 +304,8 @@ bool tocsin_record_decode(const uint8_t *bytes, size_t record_bytes, const tocsi
     switch (event->kind) {
     case TOCSIN_EVENT_STATE:
         take_state(&in, tag, &event->state);
+        if (tag & TAG_VALUES)
+            take_values(&in, event, values);
         break;
     case TOCSIN_EVENT_META:
         event->key = tocsin_cursor_u32(&in);

@@ -30,6 +30,10 @@ class Reference(unittest.TestCase):
     def test_killed(self):
         self.assertEqual(self.check("killed").damage, 0)
 
+    def test_extended(self):
+        """With values of states, memory tags and elements of tensors, all kinds of variables."""
+        self.assertEqual(self.check("extended").damage, 0)
+
     def test_damaged(self):
         self.assertEqual(self.check("damaged").damage, 1)
 

@@ -18,7 +18,8 @@ MARK, FOOTER = 0xFFFFFFFE, 0xFFFFFFFF
 EVENT_KINDS = {1: "enter", 2: "exit", 3: "raise", 4: "state", 5: "meta"}
 VALUE_KINDS = ["none", "bool", "int", "float", "string", "tensor", "sequence", "object", "module",
                "big"]
-VARIABLE_KINDS = {1: "parameter", 2: "buffer", 3: "optimizer_state"}
+VARIABLE_KINDS = {1: "parameter", 2: "buffer", 3: "optimizer_state", 4: "rng", 5: "ledger",
+                  6: "attribute"}
 ROLES = ["", "forward", "loss", "backward", "zero_grad", "optimizer.step", "clip_grad",
          "lr_scheduler.step", "collective", "data.next", "grad_scaler", "mode", "init",
          "checkpoint", "step.end", "user"]
@@ -26,7 +27,7 @@ DTYPES = ["none", "bool", "uint8", "int8", "int16", "int32", "int64", "uint16", 
           "float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128",
           "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"]
 VALUE_FLAGS = ["requires_grad", "has_grad_fn", "is_parameter", "training", "in_sequence",
-               "on_device"]
+               "on_device", "has_item"]
 STATE_FLAGS = ["present", "digested", "requires_grad", "is_leaf", "in_optimizer",
                "in_this_optimizer", "in_model", "tensor_parallel", "module_training", "tied"]
 
@@ -206,6 +207,8 @@ class Trace:
             result["value"] = self.text(fields.varint())
         elif kind == 5:
             result.update(self.tensor(fields.take("B"), fields.take("B"), fields.varint()))
+            if count:
+                result["memory"] = count
         elif kind == 6:
             result["count"] = count
         if flags:
@@ -230,7 +233,12 @@ class Trace:
                 result[key] = fields.varint()
             for key in ("absmax", "sum_squares"):
                 result[key] = real(fields.take("d"))
+        if tag & 16:
+            result["values"] = self.values(fields)
         return result
+
+    def values(self, fields):
+        return [self.value(fields) for _ in range(fields.varint())]
 
     def call(self, fields, tag):
         name, role = self.names.get((2, fields.varint()), (0, 0))
@@ -239,8 +247,7 @@ class Trace:
             file, line, function = self.names.get((5, fields.varint()), (0, 0, 0))
             result["site"] = {"file": self.text(file), "line": line,
                               "function": self.text(function)}
-        count = fields.varint() if tag & 16 else 0
-        result["values"] = [self.value(fields) for _ in range(count)]
+        result["values"] = self.values(fields) if tag & 16 else []
         return result
 
     def events(self, stream, start, time, calls, raw):

@@ -24,6 +24,8 @@ static void test_kinds_have_names(void **state)
     assert_string_equal(tocsin_value_kind_name(TOCSIN_VALUE_BIG), "big");
     assert_string_equal(tocsin_value_kind_name((tocsin_value_kind)10), "");
     assert_string_equal(tocsin_variable_kind_name(TOCSIN_VARIABLE_BUFFER), "buffer");
+    assert_string_equal(tocsin_variable_kind_name(TOCSIN_VARIABLE_RNG), "rng");
+    assert_string_equal(tocsin_variable_kind_name(TOCSIN_VARIABLE_ATTRIBUTE), "attribute");
     assert_string_equal(tocsin_variable_kind_name((tocsin_variable_kind)9), "");
 }
 

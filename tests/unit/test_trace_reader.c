@@ -248,7 +248,7 @@ static void test_facts(void **state)
                      EVENTS);
     assert_int_equal(facts.threads, 1);
     assert_int_equal(facts.functions, 4);
-    assert_int_equal(facts.variables, 3);
+    assert_int_equal(facts.variables, 6);
     assert_int_equal(facts.shapes, 3);
     assert_int_equal(facts.sites, 2);
     assert_int_equal(facts.blocks, 1 + EVENTS / FLUSH_EVERY);
