@@ -7,7 +7,7 @@
 
 static int begin(void **state)
 {
-    return tocsin_scale_begin((tocsin_scale **)state, NULL) != TOCSIN_OK;
+    return tocsin_scale_alone((tocsin_scale **)state, NULL) != TOCSIN_OK;
 }
 
 static int end(void **state)
