@@ -1,6 +1,6 @@
 #!/bin/bash
-# verify_ranks.sh - `mpirun -n N tocsin verify --cache`: the parts are shared, and the verdict, the report
-# and what the cache keeps are the same for every number of ranks.
+# verify_ranks.sh - `mpirun -n N tocsin verify --cache`: the parts are shared, and the verdict, the
+# report and what the cache keeps are the same for every number of ranks.
 set -u
 
 # Open MPI: as root, and with more ranks than processors, as in a small container.
