@@ -69,7 +69,8 @@ uint16_t tocsin_universe_axis(tocsin_universe *universe, const void *key, size_t
 
 /* ---- pieces and sets of atoms ---------------------------------------------------------------- */
 
-/* A relation without segments is one piece. */
+/* A relation without segments is one piece. Pieces may be in pieces themselves, along other dims.
+ */
 static uint32_t piece_count(const tocsin_relation *relation)
 {
     return relation->segmented ? relation->count : 1;
@@ -82,6 +83,46 @@ static const tocsin_relation *piece_of(const tocsin_universe *universe,
                                : relation;
 }
 
+static bool is_nested(const tocsin_universe *universe, const tocsin_relation *relation)
+{
+    for (uint32_t i = 0; i < piece_count(relation); i++)
+        if (relation->segmented && piece_of(universe, relation, i)->segmented)
+            return true;
+    return false;
+}
+
+/* The first term, NULL of zero. */
+static const tocsin_term *first_term(const tocsin_universe *universe,
+                                     const tocsin_relation *relation)
+{
+    const tocsin_term *found = NULL;
+    if (!relation->segmented)
+        return relation->count > 0 ? relation->terms : NULL;
+    for (uint32_t i = 0; found == NULL && i < relation->count; i++)
+        found = first_term(universe, piece_of(universe, relation, i));
+    return found;
+}
+
+static uint32_t term_count(const tocsin_universe *universe, const tocsin_relation *relation)
+{
+    uint32_t total = relation->segmented ? 0 : relation->count;
+    for (uint32_t i = 0; relation->segmented && i < relation->count; i++)
+        total += term_count(universe, piece_of(universe, relation, i));
+    return total;
+}
+
+/* Write the atom of every term; answers where the next one goes. */
+static tocsin_atom_id *put_atoms(const tocsin_universe *universe, const tocsin_relation *relation,
+                                 tocsin_atom_id *atoms)
+{
+    for (uint32_t i = 0; i < relation->count; i++)
+        if (relation->segmented)
+            atoms = put_atoms(universe, piece_of(universe, relation, i), atoms);
+        else
+            *atoms++ = relation->terms[i].atom;
+    return atoms;
+}
+
 static int compare_atoms(const void *a, const void *b)
 {
     const tocsin_atom_id x = *(const tocsin_atom_id *)a, y = *(const tocsin_atom_id *)b;
@@ -92,20 +133,12 @@ static int compare_atoms(const void *a, const void *b)
 static tocsin_atom_id *atoms_of(tocsin_universe *universe, const tocsin_relation *relation,
                                 uint32_t *count)
 {
-    uint32_t total = 0, unique = 0;
-
-    for (uint32_t i = 0; i < piece_count(relation); i++)
-        total += piece_of(universe, relation, i)->count;
+    const uint32_t total = term_count(universe, relation);
+    uint32_t unique = 0;
     tocsin_atom_id *atoms = TOCSIN_SCRATCH(universe, tocsin_atom_id, total);
     if (atoms == NULL)
         return NULL;
-    total = 0;
-    for (uint32_t i = 0; i < piece_count(relation); i++) {
-        const tocsin_relation *piece = piece_of(universe, relation, i);
-        assert(!piece->segmented);
-        for (uint32_t k = 0; k < piece->count; k++)
-            atoms[total++] = piece->terms[k].atom;
-    }
+    (void)put_atoms(universe, relation, atoms);
     qsort(atoms, total, sizeof atoms[0], compare_atoms);
     for (uint32_t i = 0; i < total; i++)
         if (unique == 0 || atoms[unique - 1] != atoms[i])
@@ -454,6 +487,21 @@ static bool is_candidate(tocsin_universe *universe, folding *fold, tocsin_atom_i
     return true;
 }
 
+/* Pieces in pieces are all of the definition, up to a factor, or no part of it. */
+static tocsin_relation_id try_all_of_it(tocsin_universe *universe, const folding *fold)
+{
+    const tocsin_term *first = first_term(universe, fold->relation);
+    guess made = {.shared.box_count = 0};
+
+    for (uint8_t d = 0; d < fold->whole->ndim; d++)
+        if (fold->relation->shape[d] != fold->whole->shape[d])
+            return 0;
+    if (first == NULL)
+        return 0;
+    made.shared.factor = first->factor; /* the definition's first factor is 1 */
+    return verify(universe, fold, &made);
+}
+
 static tocsin_relation_id try_definition(tocsin_universe *universe, folding *fold,
                                          tocsin_atom_id definition)
 {
@@ -462,6 +510,8 @@ static tocsin_relation_id try_definition(tocsin_universe *universe, folding *fol
 
     if (!is_candidate(universe, fold, definition))
         return 0;
+    if (is_nested(universe, fold->whole) || is_nested(universe, fold->relation))
+        return try_all_of_it(universe, fold);
     for (uint32_t i = 0; i < piece_count(fold->relation); i++) { /* the first that is not zero */
         part = piece_of(universe, fold->relation, i);
         if (part->count > 0)
@@ -532,13 +582,7 @@ static const char *atom_name(const tocsin_universe *universe, tocsin_atom_id id)
 static tocsin_relation_id refuse_fold(tocsin_universe *universe, const tocsin_relation *relation,
                                       const tocsin_atom_id *atoms, uint32_t count)
 {
-    bool partial = false;
-
-    for (uint32_t i = 0; i < piece_count(relation); i++) {
-        const tocsin_relation *piece = piece_of(universe, relation, i);
-        for (uint32_t k = 0; k < piece->count; k++)
-            partial |= piece->terms[k].box_count > 0;
-    }
+    const bool partial = tocsin_fold_partial_term(universe, relation) != NULL;
     return tocsin_universe_refuse(
         universe, partial ? TOCSIN_CAUSE_MISSING_REDUCTION : TOCSIN_CAUSE_MISSING_TERM,
         "%s %s of %s%s%s%s", partial ? "an unreduced" : "an unknown",
@@ -655,18 +699,6 @@ static tocsin_relation_id find_defined(tocsin_universe *universe, tocsin_relatio
                : tocsin_relation_of_term(universe, &found->terms[0], found->shape, found->ndim);
 }
 
-/* The factor of the first term of the first piece that is not zero. */
-static tocsin_factor_id leading_factor(const tocsin_universe *universe,
-                                       const tocsin_relation *relation)
-{
-    for (uint32_t i = 0; i < piece_count(relation); i++) {
-        const tocsin_relation *piece = piece_of(universe, relation, i);
-        if (piece->count > 0)
-            return piece->terms[0].factor;
-    }
-    return 0;
-}
-
 /* Multiples of one sum share its definition, whose leading factor is 1: a sum and its half would
  * else be two atoms, and a rank's slice might be taken for twice the half. */
 tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_relation_id id,
@@ -678,7 +710,8 @@ tocsin_relation_id tocsin_relation_define(tocsin_universe *universe, tocsin_rela
 
     if (!relation->segmented && relation->count <= 1)
         return id;
-    const tocsin_factor_id factor = leading_factor(universe, relation);
+    const tocsin_term *first = first_term(universe, relation);
+    const tocsin_factor_id factor = first == NULL ? 0 : first->factor;
     if (factor != 0) {
         id = tocsin_relation_scale(universe, id, tocsin_factor_inverse(universe, factor));
         if (id == 0)

@@ -26,6 +26,9 @@ tocsin_relation_id tocsin_fold_by_map(tocsin_universe *universe, tocsin_relation
                                       tocsin_atom_id definition,
                                       const int64_t size[TOCSIN_SYMBOL_COUNT], uint32_t *attempts);
 
+/* The first term that is partial, or NULL. (fold_joint.c) */
+const tocsin_term *tocsin_fold_partial_term(const tocsin_universe *universe,
+                                            const tocsin_relation *relation);
 /* The relation `id`, of partial terms each of a contraction of its own, as a partial part of a
  * definition; 0: it is none. (fold_joint.c) */
 tocsin_relation_id tocsin_fold_jointly(tocsin_universe *universe, tocsin_relation_id id,

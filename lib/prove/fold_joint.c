@@ -177,14 +177,14 @@ static tocsin_relation_id restrict_part(const joint *in, tocsin_relation_id part
     return tocsin_relation_of_term(universe, &made, relation->shape, relation->ndim);
 }
 
-/* The first term that is partial, or NULL. */
-static const tocsin_term *partial_term(const tocsin_universe *universe, tocsin_relation_id id)
+const tocsin_term *tocsin_fold_partial_term(const tocsin_universe *universe,
+                                            const tocsin_relation *relation)
 {
-    const tocsin_relation *relation = tocsin_relation_get(universe, id);
     const tocsin_term *found = NULL;
 
     for (uint32_t i = 0; relation->segmented && found == NULL && i < relation->count; i++)
-        found = partial_term(universe, relation->segments[i]);
+        found = tocsin_fold_partial_term(universe,
+                                         tocsin_relation_get(universe, relation->segments[i]));
     for (uint32_t k = 0; !relation->segmented && found == NULL && k < relation->count; k++)
         if (relation->terms[k].box_count > 0)
             found = &relation->terms[k];
@@ -194,7 +194,8 @@ static const tocsin_term *partial_term(const tocsin_universe *universe, tocsin_r
 tocsin_relation_id tocsin_fold_jointly(tocsin_universe *universe, tocsin_relation_id id,
                                        const int64_t size[TOCSIN_SYMBOL_COUNT])
 {
-    const tocsin_term *first = partial_term(universe, id);
+    const tocsin_term *first =
+        tocsin_fold_partial_term(universe, tocsin_relation_get(universe, id));
     tocsin_relation_id made = 0;
 
     for (uint32_t b = 0; made == 0 && first != NULL && b < first->box_count; b++) {
