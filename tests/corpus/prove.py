@@ -1,7 +1,7 @@
 """Run cases with --prove: does the mistake really happen, and in the twin not?
 
-Each program asserts it at its end, unless the mistake breaks the run: then it must break the bug and
-not the twin. torch is imported once, and each program is a fork of this process, so that many can be
+Each program asserts it at its end, unless the mistake breaks the run: then it breaks the bug, not
+the twin. torch is imported once and each program is a fork of this process, so that many can be
 proved in a short time. Exit status 0 only if all hold.
 """
 

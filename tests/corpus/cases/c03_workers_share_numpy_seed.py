@@ -1,4 +1,4 @@
-"""Stack Overflow 67180955: each DataLoader worker draws from its own copy of one NumPy generator."""
+"""Stack Overflow 67180955: every DataLoader worker draws from its own copy of one generator."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""PyTorch 84803: the link between two GPUs loses data, so an all-reduce ends with zeros on one rank.
+"""PyTorch 84803: the link between two GPUs loses data; an all-reduce ends with zeros on one rank.
 
 Simulated: from step 3 on, part of what rank 1 receives is lost.
 """

@@ -1,4 +1,4 @@
-"""DeepSpeed 1801 (BLOOM): gradients of replicated layers are clipped on tensor-parallel rank 0 only.
+"""DeepSpeed 1801 (BLOOM): gradients of replicated layers are clipped on only one parallel rank.
 
 Simulated on two ranks: a linear layer is sharded, the layer norm before it is replicated.
 """

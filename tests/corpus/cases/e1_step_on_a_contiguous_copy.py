@@ -1,4 +1,4 @@
-"""MPS addcmul_ (a plateau story): results of in-place operations on non-contiguous weights are lost.
+"""MPS addcmul_ (a plateau story): results of in-place operations on strided weights are lost.
 
 Simulated by an optimizer that works on a contiguous copy: the transposed weight never moves.
 """

@@ -1,4 +1,4 @@
-"""DeepSpeed 5489: a checkpoint is built from what requires a gradient; the frozen part is not in it."""
+"""DeepSpeed 5489: a checkpoint is built from what requires a gradient; the frozen part lacks."""
 
 import os
 import sys
