@@ -63,12 +63,14 @@ int cmd_check(int argc, char **argv)
     unsigned format = TOCSIN_REPORT_TEXT;
     bool follows = false;
     bool all = false;
+    bool counts = false;
     bool quiet = false;
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &invariants},
         {"follow", 'F', CLI_FLAG, NULL, "go on while the run is being written", &follows},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
-        {"all", 'a', CLI_FLAG, NULL, "show every finding in full", &all},
+        {"all", 'a', CLI_FLAG, NULL, "everything in full, and what was not judged", &all},
+        {"counts", 0, CLI_FLAG, NULL, "JSON: how often each invariant was judged", &counts},
         {"quiet", 'q', CLI_FLAG, NULL, "no progress on stderr", &quiet},
     };
     const cli_usage usage = {
@@ -108,7 +110,8 @@ int cmd_check(int argc, char **argv)
     }
     if (exit_code == CLI_HOLDS) {
         exit_code =
-            cli_checking_report(&checking, (tocsin_report_format)format, all, stopped, stdout);
+            cli_checking_report(&checking, (tocsin_report_format)format,
+                                all || (counts && format == TOCSIN_REPORT_JSON), stopped, stdout);
     }
     cli_checking_close(&checking);
     return exit_code;

@@ -42,6 +42,31 @@ typedef struct tocsin_check_summary {
     uint64_t incomplete_processes; /* files without footer whose process is gone */
 } tocsin_check_summary;
 
+/* Why an invariant was never judged. */
+typedef enum tocsin_unknown_reason {
+    TOCSIN_UNKNOWN_NOT_RECORDED,       /* the recording has no calls, or only selected ones */
+    TOCSIN_UNKNOWN_NO_CALL,            /* the call that it speaks of was not made */
+    TOCSIN_UNKNOWN_ONE_RANK,           /* it compares ranks, and one alone made the call */
+    TOCSIN_UNKNOWN_NO_SUBJECT,         /* the call was made, without what it speaks of */
+    TOCSIN_UNKNOWN_CONDITION_NEVER_MET /* `seen` times its subject, never its condition */
+} tocsin_unknown_reason;
+
+/* An invariant that was never judged. Strings are owned by the checker. */
+typedef struct tocsin_unknown {
+    const char *invariant; /* id */
+    const char *sentence;
+    tocsin_unknown_reason reason;
+    const char *why; /* the reason in words: "zero_grad was never called" */
+    uint64_t seen;
+} tocsin_unknown;
+
+/* How often an invariant was judged, and how often it was violated. */
+typedef struct tocsin_invariant_counts {
+    const char *invariant; /* id; owned by the set */
+    uint64_t judged;
+    uint64_t violated;
+} tocsin_invariant_counts;
+
 typedef struct tocsin_checker_options {
     size_t struct_bytes;
     /* Called at the first occurrence of each finding, while checking; may be NULL. */
@@ -70,6 +95,15 @@ TOCSIN_API size_t tocsin_checker_finding_count(const tocsin_checker *checker);
 /* Finding `index` in report order (earliest step first). */
 TOCSIN_API const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker,
                                                         size_t index);
+/* Invariants that have not been judged, and why; known after _finish, 0 before. */
+TOCSIN_API size_t tocsin_checker_unknown_count(const tocsin_checker *checker);
+TOCSIN_API const tocsin_unknown *tocsin_checker_unknown(const tocsin_checker *checker,
+                                                        size_t index);
+/* "no_call", "one_rank", ... */
+TOCSIN_API const char *tocsin_unknown_reason_name(tocsin_unknown_reason reason);
+/* Of invariant `index` of the set, so far. */
+TOCSIN_API tocsin_invariant_counts tocsin_checker_counts(const tocsin_checker *checker,
+                                                         size_t index);
 TOCSIN_API void tocsin_checker_free(tocsin_checker *checker);
 
 #ifdef __cplusplus

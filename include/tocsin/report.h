@@ -29,10 +29,14 @@ typedef struct tocsin_check_report {
     tocsin_check_summary summary;
     const tocsin_finding **findings; /* in report order; the findings are borrowed */
     size_t finding_count;
+    tocsin_unknown *unknowns; /* their texts are borrowed */
+    size_t unknown_count;
+    tocsin_invariant_counts *counts; /* of every invariant */
+    size_t count_count;
     bool partial; /* checking stopped before the end of the run */
 } tocsin_check_report;
 
-/* Collect a checker's result; it must outlive the report. Errors: E_MEMORY. */
+/* Collect a checker's result; the checker and its set must outlive the report. Errors: E_MEMORY. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_collect(const tocsin_checker *checker,
                                                                  const char *run,
                                                                  tocsin_check_report *report,
@@ -41,8 +45,9 @@ TOCSIN_API void tocsin_report_release(tocsin_check_report *report);
 
 TOCSIN_API tocsin_verdict tocsin_report_verdict(const tocsin_check_report *report);
 
-/* Print to `stream`; `all`: text shows every finding in full instead of the first of each step;
- * `colour`: text may use terminal colours. Errors: E_MEMORY, E_IO. */
+/* Print to `stream`; `all`: text shows every finding in full instead of the first of each step, and
+ * every invariant that was not judged; JSON has the counts of every invariant. `colour`: text may
+ * use terminal colours. Errors: E_MEMORY, E_IO. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print(const tocsin_check_report *report,
                                                                tocsin_report_format format,
                                                                bool all, bool colour, FILE *stream,

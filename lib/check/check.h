@@ -1,4 +1,5 @@
-/* lib/check/check.h - findings: violations of one invariant, gathered. Inside the module only. */
+/* lib/check/check.h - findings: violations of one invariant, gathered; and what occurred in a run,
+ * to say why an invariant was never judged. Inside the module only. */
 #ifndef TOCSIN_CHECK_MODULE_H
 #define TOCSIN_CHECK_MODULE_H
 
@@ -37,5 +38,30 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_violations_render(tocsin_violations *viol
 void tocsin_violations_free(tocsin_violations *violations);
 /* Report order: step, then falling specificity, then id. */
 int tocsin_violations_compare(const tocsin_violations *a, const tocsin_violations *b);
+
+/* ---- coverage.c ---------------------------------------------------------------------------- */
+
+#define TOCSIN_COVERAGE_ROLES_MAX 64
+
+/* Which calls occurred in a run. Zero is empty. Memory: a bit per function and process. */
+typedef struct tocsin_coverage {
+    TOCSIN_VEC(struct tocsin_coverage_process *) processes;
+    tocsin_intern functions;                          /* called by some process */
+    TOCSIN_VEC(uint32_t) callers;                     /* by function - 1: by how many processes */
+    uint32_t role_callers[TOCSIN_COVERAGE_ROLES_MAX]; /* the same by role */
+    bool selective;                                   /* only selected calls are in the run */
+} tocsin_coverage;
+
+/* An event of process `process` (dense from 0) is read. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_coverage_see(tocsin_coverage *coverage, size_t process,
+                                                    const tocsin_dictionary *dictionary,
+                                                    const tocsin_event *event, tocsin_error *error);
+/* Why was the invariant never judged, although instances of its population were seen `seen` times?
+ * The words are appended to `why`. */
+tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
+                                              const tocsin_vocabulary *vocabulary,
+                                              const tocsin_invariant *invariant, uint64_t seen,
+                                              tocsin_string *why);
+void tocsin_coverage_free(tocsin_coverage *coverage);
 
 #endif

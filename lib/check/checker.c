@@ -2,8 +2,9 @@
  * invariants.
  *
  * Data: invariants grouped by population (an index array and its ranges), one verdict an
- * invariant, the violated ones gathered as findings in report order. The vocabulary is a copy of
- * the set's, because observing adds names and the set may be shared.
+ * invariant, the violated ones gathered as findings in report order, and at the end the reasons of
+ * those that were never judged. The vocabulary is a copy of the set's, because observing adds names
+ * and the set may be shared.
  * Invariant: an invariant is judged on an instance only when its precondition holds on the
  * instance's fields; it holds when the fact is among the instance's facts.
  * Cost: per instance its population's invariants; memory that of the observer plus the findings.
@@ -17,12 +18,14 @@
 
 typedef struct judgement {
     uint64_t judged;
+    uint64_t violated;
     tocsin_violations *violations; /* NULL: none so far */
 } judgement;
 
 typedef struct group { /* of `by_population` */
     uint32_t first;
     uint32_t count;
+    uint64_t seen; /* instances */
 } group;
 
 struct tocsin_checker {
@@ -36,7 +39,10 @@ struct tocsin_checker {
     size_t group_count;
     TOCSIN_VEC(tocsin_violations *) findings; /* in report order */
     TOCSIN_VEC(bool) more;                    /* by process: may have events to read */
-    uint64_t untold;                          /* findings that `found` has not been told of */
+    TOCSIN_VEC(tocsin_unknown) unknowns;      /* known at the end */
+    tocsin_arena words;                       /* their reasons */
+    tocsin_coverage coverage;
+    uint64_t untold; /* findings that `found` has not been told of */
     uint64_t events;
     uint64_t corrupt_blocks;
     uint64_t incomplete_processes;
@@ -91,6 +97,7 @@ static tocsin_status violated(tocsin_checker *checker, size_t index,
                               const tocsin_instance *instance, tocsin_error *error)
 {
     judgement *verdict = &checker->verdicts[index];
+    ++verdict->violated;
     if (verdict->violations != NULL) {
         int64_t step = verdict->violations->finding.step;
         TOCSIN_TRY(tocsin_violations_add(verdict->violations, instance, error));
@@ -116,6 +123,7 @@ static tocsin_status judge(void *context, const tocsin_instance *instance, tocsi
     if (instance->population >= checker->group_count)
         return TOCSIN_OK;
     group own = checker->groups[instance->population];
+    ++checker->groups[instance->population].seen;
     for (uint32_t i = own.first; i < own.first + own.count; ++i) {
         uint32_t index = checker->by_population[i];
         const tocsin_invariant *invariant = tocsin_invariants_get(checker->set, index);
@@ -250,6 +258,7 @@ static tocsin_status read_chunk(tocsin_checker *checker, tocsin_trace *trace, si
             return TOCSIN_OK;
         }
         ++checker->events;
+        TOCSIN_TRY(tocsin_coverage_see(&checker->coverage, process, &dictionary, event, error));
         TOCSIN_TRY(tocsin_observer_feed(checker->observer, process, &dictionary, event, error));
         if (checker->untold > 0)
             TOCSIN_TRY(tell(checker, error));
@@ -270,11 +279,26 @@ static void count_damage(tocsin_checker *checker, const tocsin_run *run)
     }
 }
 
+/* Does the run hold all calls, or only those that some invariants need? */
+static tocsin_status look_at_mode(tocsin_checker *checker, const tocsin_run *run,
+                                  tocsin_error *error)
+{
+    tocsin_json_value *description = NULL;
+    const char *json = tocsin_run_json(run);
+    TOCSIN_TRY(tocsin_json_parse(json, strlen(json), "run.json", &description, error));
+    const char *mode = tocsin_json_get_text(tocsin_json_get_member(description, "mode"));
+    checker->coverage.selective = mode != NULL && strcmp(mode, "run") == 0;
+    tocsin_json_free(description);
+    return TOCSIN_OK;
+}
+
 tocsin_status tocsin_checker_advance(tocsin_checker *checker, tocsin_run *run, uint64_t *events,
                                      tocsin_error *error)
 {
     uint64_t before = checker->events;
     TOCSIN_TRY(tocsin_run_refresh(run, error));
+    if (checker->events == 0)
+        TOCSIN_TRY(look_at_mode(checker, run, error));
     size_t count = tocsin_run_process_count(run);
     if (count > checker->more.count &&
         !TOCSIN_VEC_RESERVE(&checker->more, count - checker->more.count))
@@ -294,12 +318,36 @@ tocsin_status tocsin_checker_advance(tocsin_checker *checker, tocsin_run *run, u
     return TOCSIN_OK;
 }
 
+static tocsin_status explain_unknown(tocsin_checker *checker, size_t index, tocsin_error *error)
+{
+    const tocsin_invariant *invariant = tocsin_invariants_get(checker->set, index);
+    uint64_t seen = checker->groups[invariant->population].seen;
+    tocsin_string why = {0};
+    tocsin_unknown unknown = {.invariant = tocsin_invariant_id(checker->set, index),
+                              .sentence = tocsin_invariant_sentence(checker->set, index),
+                              .seen = seen};
+    unknown.reason =
+        tocsin_coverage_explain(&checker->coverage, checker->vocabulary, invariant, seen, &why);
+    tocsin_status status = tocsin_string_check(&why, error);
+    if (status == TOCSIN_OK) {
+        unknown.why = tocsin_arena_copy(&checker->words, why.text, why.bytes);
+        if (unknown.why == NULL || !TOCSIN_VEC_PUSH(&checker->unknowns, unknown))
+            status = tocsin_error_memory(error);
+    }
+    tocsin_string_free(&why);
+    return status;
+}
+
 tocsin_status tocsin_checker_finish(tocsin_checker *checker, tocsin_error *error)
 {
     TOCSIN_TRY(tocsin_observer_finish(checker->observer, error));
     TOCSIN_TRY(tell(checker, error));
     for (size_t i = 0; i < checker->findings.count; ++i)
         TOCSIN_TRY(tocsin_violations_render(checker->findings.items[i], error));
+    checker->unknowns.count = 0;
+    for (size_t i = 0; i < tocsin_invariants_count(checker->set); ++i)
+        if (checker->verdicts[i].judged == 0)
+            TOCSIN_TRY(explain_unknown(checker, i, error));
     return TOCSIN_OK;
 }
 
@@ -333,6 +381,25 @@ const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker, size
     return &checker->findings.items[index]->finding;
 }
 
+size_t tocsin_checker_unknown_count(const tocsin_checker *checker)
+{
+    return checker->unknowns.count;
+}
+
+const tocsin_unknown *tocsin_checker_unknown(const tocsin_checker *checker, size_t index)
+{
+    assert(index < checker->unknowns.count);
+    return &checker->unknowns.items[index];
+}
+
+tocsin_invariant_counts tocsin_checker_counts(const tocsin_checker *checker, size_t index)
+{
+    const judgement *verdict = &checker->verdicts[index];
+    return (tocsin_invariant_counts){.invariant = tocsin_invariant_id(checker->set, index),
+                                     .judged = verdict->judged,
+                                     .violated = verdict->violated};
+}
+
 void tocsin_checker_free(tocsin_checker *checker)
 {
     if (checker == NULL)
@@ -341,6 +408,9 @@ void tocsin_checker_free(tocsin_checker *checker)
         tocsin_violations_free(checker->findings.items[i]);
     TOCSIN_VEC_FREE(&checker->findings);
     TOCSIN_VEC_FREE(&checker->more);
+    TOCSIN_VEC_FREE(&checker->unknowns);
+    tocsin_arena_free(&checker->words);
+    tocsin_coverage_free(&checker->coverage);
     tocsin_observer_free(checker->observer);
     tocsin_vocabulary_free(checker->vocabulary);
     tocsin_free(checker->verdicts);

@@ -10,16 +10,27 @@ tocsin_status tocsin_report_collect(const tocsin_checker *checker, const char *r
     *report = (tocsin_check_report){.run = run};
     tocsin_checker_summary(checker, &report->summary);
 
-    size_t count = tocsin_checker_finding_count(checker);
-    report->findings = tocsin_zalloc(count, sizeof *report->findings);
-    if (!report->findings) {
+    const tocsin_check_summary *summary = &report->summary;
+    report->finding_count = tocsin_checker_finding_count(checker);
+    report->unknown_count = tocsin_checker_unknown_count(checker);
+    report->count_count = summary->holds + summary->violated + summary->unknown;
+    report->findings = tocsin_zalloc(report->finding_count, sizeof *report->findings);
+    report->unknowns = tocsin_zalloc(report->unknown_count, sizeof *report->unknowns);
+    report->counts = tocsin_zalloc(report->count_count, sizeof *report->counts);
+    if (!report->findings || !report->unknowns || !report->counts) {
+        tocsin_report_release(report);
         return tocsin_error_memory(error);
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < report->finding_count; i++) {
         report->findings[i] = tocsin_checker_finding(checker, i);
         assert(report->findings[i]);
     }
-    report->finding_count = count;
+    for (size_t i = 0; i < report->unknown_count; i++) {
+        report->unknowns[i] = *tocsin_checker_unknown(checker, i);
+    }
+    for (size_t i = 0; i < report->count_count; i++) {
+        report->counts[i] = tocsin_checker_counts(checker, i);
+    }
     return TOCSIN_OK;
 }
 
@@ -27,6 +38,8 @@ void tocsin_report_release(tocsin_check_report *report)
 {
     assert(report);
     tocsin_free(report->findings);
+    tocsin_free(report->unknowns);
+    tocsin_free(report->counts);
     *report = (tocsin_check_report){0};
 }
 
@@ -57,7 +70,7 @@ tocsin_status tocsin_report_print(const tocsin_check_report *report, tocsin_repo
     assert(report);
     tocsin_string out = {0};
     if (format == TOCSIN_REPORT_JSON) {
-        tocsin_report_json(&out, report);
+        tocsin_report_json(&out, report, all);
     } else {
         tocsin_report_text(&out, report, (tocsin_text_style){.all = all, .colour = colour});
     }

@@ -14,7 +14,10 @@ typedef struct tocsin_text_style {
 /* Each appends to `out`; failures stick there. */
 void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
                         tocsin_text_style style);
-void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report);
+void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, bool counts);
+/* The invariants that were not judged, by reason, the most frequent one first; `all`: each by id
+ * and sentence. */
+void tocsin_report_text_unknown(tocsin_string *out, const tocsin_check_report *report, bool all);
 void tocsin_report_text_finding(tocsin_string *out, const tocsin_finding *finding,
                                 tocsin_text_style style);
 

@@ -49,7 +49,27 @@ static void write_finding(tocsin_json *json, const tocsin_finding *finding, uint
     tocsin_json_end_object(json);
 }
 
-void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report)
+static void write_unknown(tocsin_json *json, const tocsin_unknown *unknown)
+{
+    tocsin_json_begin_object(json);
+    write_text(json, "invariant", unknown->invariant);
+    write_text(json, "reason", tocsin_unknown_reason_name(unknown->reason));
+    write_text(json, "why", unknown->why);
+    write_count(json, "seen", unknown->seen);
+    write_text(json, "sentence", unknown->sentence);
+    tocsin_json_end_object(json);
+}
+
+static void write_counts(tocsin_json *json, const tocsin_invariant_counts *counts)
+{
+    tocsin_json_begin_object(json);
+    write_text(json, "id", counts->invariant);
+    write_count(json, "judged", counts->judged);
+    write_count(json, "violated", counts->violated);
+    tocsin_json_end_object(json);
+}
+
+void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, bool counts)
 {
     static const char *const verdicts[] = {"holds", "violated", "unknown"};
     const tocsin_check_summary *summary = &report->summary;
@@ -75,6 +95,20 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report)
         write_finding(&json, report->findings[i], cluster);
     }
     tocsin_json_end_array(&json);
+    tocsin_json_key(&json, "not_judged");
+    tocsin_json_begin_array(&json);
+    for (size_t i = 0; i < report->unknown_count; i++) {
+        write_unknown(&json, &report->unknowns[i]);
+    }
+    tocsin_json_end_array(&json);
+    if (counts) {
+        tocsin_json_key(&json, "invariants");
+        tocsin_json_begin_array(&json);
+        for (size_t i = 0; i < report->count_count; i++) {
+            write_counts(&json, &report->counts[i]);
+        }
+        tocsin_json_end_array(&json);
+    }
     tocsin_json_end_object(&json);
     tocsin_string_append_char(out, '\n');
 }

@@ -136,7 +136,7 @@ static void append_verdict(tocsin_string *out, const tocsin_check_report *report
                          summary->unknown);
 }
 
-static void append_uncovered(tocsin_string *out, const tocsin_check_report *report)
+static void append_uncovered(tocsin_string *out, const tocsin_check_report *report, bool all)
 {
     const tocsin_check_summary *summary = &report->summary;
     if (!report->partial && summary->unknown == 0 && summary->incomplete_processes == 0 &&
@@ -148,9 +148,7 @@ static void append_uncovered(tocsin_string *out, const tocsin_check_report *repo
         tocsin_string_append_text(out, "  what came after checking was stopped\n");
     }
     if (summary->unknown > 0) {
-        tocsin_string_printf(
-            out, "  %" PRIu64 " invariant%s never judged: the situation did not occur\n",
-            summary->unknown, summary->unknown == 1 ? "" : "s");
+        tocsin_report_text_unknown(out, report, all);
     }
     if (summary->incomplete_processes > 0) {
         tocsin_string_printf(
@@ -177,5 +175,5 @@ void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
         append_cluster(out, report, first, count, style);
         first += count;
     }
-    append_uncovered(out, report);
+    append_uncovered(out, report, style.all);
 }

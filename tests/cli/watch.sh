@@ -29,7 +29,7 @@ print(torch.ones(2).sum().item())
 END
 export OMP_NUM_THREADS=1
 transcript_extra='s/[0-9]+ (violated|holds?|unknown|invariants)/N \1/g
-    s/(inv-)[0-9a-f]+/\1ID/; s/loss [0-9.]+/loss L/'
+    s/(inv-)[0-9a-f]+/\1ID/; s/loss [0-9.]+/loss L/; /^    [0-9]+: /d'
 loss=$("$PYTHON" train.py)
 
 # ---- learn -----------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ step 2: TOC003 weight and bias: gradient not cleared since the previous step
   invariant: inv-ID, violated 10 times, last at step 6
 
 not covered:
-  N invariants never judged: the situation did not occur
+  N invariants never judged:
 END
 tocsin check -i inv.jsonl --format json broken >report.json
 check "the JSON report" "$PYTHON" - <<'END'
@@ -101,7 +101,23 @@ expect 3 tocsin check -i inv.jsonl idle <<'END'
 UNKNOWN: idle: N violated, N hold, N unknown
 
 not covered:
-  N invariants never judged: the situation did not occur
+  N invariants never judged:
+END
+
+check "why nothing was judged" grep -Eq '^    [0-9]+: optimizer.step was never called$' \
+    <(tocsin check -i inv.jsonl idle)
+tocsin check -i inv.jsonl --format json --counts broken >counts.json
+check "each invariant is counted, and each one not judged has its reason" "$PYTHON" - <<'END'
+import json
+
+report = json.load(open("counts.json"))
+counts = report["invariants"]
+assert len(counts) == report["holds"] + report["violated"] + report["unknown"]
+assert sum(one["violated"] > 0 for one in counts) == report["violated"]
+never = {one["id"] for one in counts if one["judged"] == 0}
+assert never == {one["invariant"] for one in report["not_judged"]} and never
+assert all(one["why"] and one["reason"] for one in report["not_judged"])
+assert "invariants" not in json.load(open("report.json"))
 END
 
 # ---- run -------------------------------------------------------------------------------------

@@ -161,6 +161,11 @@ static void test_offenders_are_named(void **state)
     assert_int_equal(stuck->rank, -1);
     assert_int_equal(stuck->pid, getpid());
     assert_int_equal(stuck->occurrences, 21);
+    uint64_t violated = 0;
+    for (size_t i = 0; i < RULE_COUNT; ++i)
+        if (strcmp(tocsin_invariant_id(check->set, i), stuck->invariant) == 0)
+            violated = tocsin_checker_counts(check->checker, i).violated;
+    assert_int_equal(violated, 21);
     const tocsin_finding *missing = tocsin_checker_finding(check->checker, 1);
     assert_string_equal(missing->rendered, "fc1.weight: no gradient");
     assert_true(stuck->specificity > missing->specificity);
@@ -216,6 +221,65 @@ static void test_preconditions_come_first(void **state)
         }
     }
     assert_true(argument);
+    check_free(check);
+}
+
+/* The reason why the invariant about `what` was not judged, or -1. */
+static int reason_of(const checking *check, const char *what, const char **why)
+{
+    for (size_t i = 0; i < tocsin_checker_unknown_count(check->checker); ++i) {
+        const tocsin_unknown *unknown = tocsin_checker_unknown(check->checker, i);
+        if (strstr(unknown->sentence, what) != NULL) {
+            *why = unknown->why;
+            return (int)unknown->reason;
+        }
+    }
+    return -1;
+}
+
+static void test_what_is_unknown_has_a_reason(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    fake_process process;
+    const char *why = NULL;
+    start_process(check, &process);
+    for (int i = 0; i < 3; ++i)
+        train(&process, (fake_step){.stage = "evaluation"});
+    end_process(&process);
+    tocsin_check_summary summary = check_all(check);
+    assert_int_equal(tocsin_checker_unknown_count(check->checker), summary.unknown);
+    assert_int_equal(reason_of(check, "dropout", &why), TOCSIN_UNKNOWN_NO_CALL);
+    assert_string_equal(why, "dropout was never called");
+    assert_int_equal(reason_of(check, "on every two ranks", &why), TOCSIN_UNKNOWN_ONE_RANK);
+    assert_string_equal(why, "only one process called optimizer.step: no two ranks to compare");
+    assert_int_equal(reason_of(check, "Between two calls of optimizer.step, zero_grad", &why),
+                     TOCSIN_UNKNOWN_CONDITION_NEVER_MET);
+    assert_non_null(strstr(why, "the condition never held"));
+    uint64_t judged = 0, violated = 0;
+    for (size_t i = 0; i < RULE_COUNT; ++i) {
+        tocsin_invariant_counts counts = tocsin_checker_counts(check->checker, i);
+        assert_string_equal(counts.invariant, tocsin_invariant_id(check->set, i));
+        judged += counts.judged > 0;
+        violated += counts.violated;
+    }
+    assert_int_equal(judged, RULE_COUNT - summary.unknown);
+    assert_int_equal(violated, 0);
+    check_free(check);
+}
+
+static void test_a_call_without_its_subject(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    fake_process process;
+    const char *why = NULL;
+    start_process(check, &process);
+    train(&process, (fake_step){.stage = NULL}); /* one step: nothing is updated *again* */
+    end_process(&process);
+    check_all(check);
+    assert_int_equal(reason_of(check, "its gradient is cleared", &why), TOCSIN_UNKNOWN_NO_SUBJECT);
+    assert_string_equal(why, "there was no 'parameter updated again' at optimizer.step");
     check_free(check);
 }
 
@@ -407,6 +471,10 @@ static void test_nothing_to_check(void **state)
     checking *check = check_new();
     tocsin_check_summary summary = check_all(check);
     assert_int_equal(summary.unknown, RULE_COUNT);
+    assert_int_equal(tocsin_checker_unknown_count(check->checker), RULE_COUNT);
+    for (size_t i = 0; i < RULE_COUNT; ++i)
+        assert_int_equal(tocsin_checker_unknown(check->checker, i)->reason,
+                         TOCSIN_UNKNOWN_NOT_RECORDED);
     tocsin_checker_options wrong = {.struct_bytes = 1};
     tocsin_checker *checker;
     tocsin_error error;
@@ -429,6 +497,8 @@ int main(void)
         cmocka_unit_test(test_offenders_are_named),
         cmocka_unit_test(test_zero_grad_forgotten),
         cmocka_unit_test(test_preconditions_come_first),
+        cmocka_unit_test(test_what_is_unknown_has_a_reason),
+        cmocka_unit_test(test_a_call_without_its_subject),
         cmocka_unit_test(test_ranks_that_agree),
         cmocka_unit_test(test_ranks_that_drift),
         cmocka_unit_test(test_processes_that_died),

@@ -88,13 +88,27 @@ static void test_healthy_text(void **state)
     (void)state;
     tocsin_check_report report = {.run = "r", .summary = {.holds = 12}};
     assert_prints(&report, TOCSIN_REPORT_TEXT, false, "HOLDS: r: 0 violated, 12 hold, 0 unknown\n");
+    tocsin_unknown unknown = {.invariant = "inv-1",
+                              .sentence = "A is B.",
+                              .reason = TOCSIN_UNKNOWN_NO_CALL,
+                              .why = "clip_grad was never called"};
     report.summary.unknown = 1;
     report.summary.holds = 1;
+    report.unknowns = &unknown;
+    report.unknown_count = 1;
     assert_prints(&report, TOCSIN_REPORT_TEXT, false,
                   "HOLDS: r: 0 violated, 1 holds, 1 unknown\n"
                   "\n"
                   "not covered:\n"
-                  "  1 invariant never judged: the situation did not occur\n");
+                  "  1 invariant never judged:\n"
+                  "    1: clip_grad was never called\n");
+    assert_prints(&report, TOCSIN_REPORT_TEXT, true,
+                  "HOLDS: r: 0 violated, 1 holds, 1 unknown\n"
+                  "\n"
+                  "not covered:\n"
+                  "  1 invariant never judged:\n"
+                  "    1: clip_grad was never called\n"
+                  "      inv-1  A is B.\n");
 }
 
 static void test_nothing_judged_is_not_success(void **state)
@@ -105,8 +119,33 @@ static void test_nothing_judged_is_not_success(void **state)
                   "UNKNOWN: r: 0 violated, 0 hold, 2 unknown\n"
                   "\n"
                   "not covered:\n"
-                  "  2 invariants never judged: the situation did not occur\n"
+                  "  2 invariants never judged:\n"
                   "  1 corrupt block: the events in it are lost\n");
+}
+
+/* Groups by size, those of equal size by their words; the tail is summed up. */
+static void test_reasons_are_grouped(void **state)
+{
+    (void)state;
+    static const char *const whys[] = {"f", "a", "b", "c", "d", "b", "e", "b", "e", "g"};
+    tocsin_unknown unknowns[TOCSIN_COUNT_OF(whys)];
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(whys); i++) {
+        unknowns[i] = (tocsin_unknown){.invariant = "inv", .sentence = "S.", .why = whys[i]};
+    }
+    tocsin_check_report report = {.run = "r",
+                                  .summary = {.unknown = 10},
+                                  .unknowns = unknowns,
+                                  .unknown_count = TOCSIN_COUNT_OF(whys)};
+    assert_prints(&report, TOCSIN_REPORT_TEXT, false,
+                  "UNKNOWN: r: 0 violated, 0 hold, 10 unknown\n"
+                  "\n"
+                  "not covered:\n"
+                  "  10 invariants never judged:\n"
+                  "    3: b\n"
+                  "    2: e\n"
+                  "    1: a\n"
+                  "    1: c\n"
+                  "    3: 3 other reasons (--all)\n");
 }
 
 static void test_findings_of_one_step_are_one_cluster(void **state)
@@ -180,6 +219,22 @@ static void test_json_has_the_promised_members(void **state)
         .findings = findings,
         .finding_count = 3,
     };
+    tocsin_unknown unknown = {.invariant = "inv-4",
+                              .sentence = "Ranks agree.",
+                              .reason = TOCSIN_UNKNOWN_ONE_RANK,
+                              .why = "one \"rank\"",
+                              .seen = 7};
+    tocsin_invariant_counts counts[] = {{"inv-1", 9, 8}, {"inv-4", 0, 0}};
+    report.unknowns = &unknown;
+    report.unknown_count = 1;
+    report.counts = counts;
+    report.count_count = 2;
+    char *counted = print(&report, TOCSIN_REPORT_JSON, true, false);
+    assert_non_null(strstr(counted,
+                           "\"sentence\":\"Ranks agree.\"}],"
+                           "\"invariants\":[{\"id\":\"inv-1\",\"judged\":9,\"violated\":8},"
+                           "{\"id\":\"inv-4\",\"judged\":0,\"violated\":0}]}\n"));
+    free(counted);
     assert_prints(
         &report, TOCSIN_REPORT_JSON, false,
         "{\"schema\":1,\"verdict\":\"violated\",\"holds\":4,\"violated\":3,\"unknown\":2,"
@@ -197,7 +252,9 @@ static void test_json_has_the_promised_members(void **state)
         "{\"code\":\"TOC004\",\"invariant\":\"inv-3\",\"step\":null,\"last_step\":null,"
         "\"rank\":null,\"occurrences\":3,\"cluster\":2,\"relation\":\"APIArg\","
         "\"entity\":\"e\\\\\",\"site\":\"\",\"sentence\":\"\\\"quoted\\\" \\u001b[31m\","
-        "\"rendered\":\"a\\nb\\u001b]0;title\\u0007 \xef\xbf\xbd\"}]}\n");
+        "\"rendered\":\"a\\nb\\u001b]0;title\\u0007 \xef\xbf\xbd\"}],"
+        "\"not_judged\":[{\"invariant\":\"inv-4\",\"reason\":\"one_rank\","
+        "\"why\":\"one \\\"rank\\\"\",\"seen\":7,\"sentence\":\"Ranks agree.\"}]}\n");
 }
 
 static void test_errors_are_reported(void **state)
@@ -237,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_healthy_text),
         cmocka_unit_test(test_nothing_judged_is_not_success),
+        cmocka_unit_test(test_reasons_are_grouped),
         cmocka_unit_test(test_findings_of_one_step_are_one_cluster),
         cmocka_unit_test(test_many_findings_are_counted),
         cmocka_unit_test(test_names_cannot_control_the_terminal),
