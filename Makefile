@@ -6,7 +6,7 @@ export TORCH_REQUIREMENT
 
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: all setup-demo setup-test setup-bench demo test bench release asan tsan fuzz tidy docs clean
+.PHONY: all setup-demo setup-test setup-bench demo corpus test bench release asan tsan fuzz tidy docs clean
 
 # The command at build/tocsin, the Python package at build/python.
 all: setup-demo
@@ -20,6 +20,11 @@ setup-demo setup-test setup-bench: setup-%:
 # Learn from healthy runs, then find the broken ones.
 demo: all
 	tools/demo.sh
+
+# Errors that people have really made, and their healthy twins (tests/corpus/README.md).
+corpus: all
+	PYTHONPATH=build/python $(VENV_PYTHON) tests/corpus/prove.py
+	$(VENV_PYTHON) tests/corpus/run_corpus.py --explain
 
 # Everything that a change must pass.
 test: setup-test

@@ -21,7 +21,7 @@ import torch.distributed
 import torch.nn.parallel  # noqa: F401
 
 HERE = Path(__file__).resolve().parent
-SECONDS = 90
+SECONDS = 240
 
 
 def free_port():
@@ -63,7 +63,7 @@ def prove(case):
     path = HERE / "cases" / f"{case['program']}.py"
     ranks = case.get("ranks", 1)
     failed = []
-    for variant in ("bug", "healthy"):
+    for variant in ("healthy",) if case.get("control") else ("bug", "healthy"):
         port = free_port()
         children = [start(path, variant, rank, ranks, port) for rank in range(ranks)]
         broke = any([os.waitpid(child, 0)[1] for child in children])
