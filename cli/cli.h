@@ -34,6 +34,7 @@ int cmd_dump(int argc, char **argv);
 int cmd_explain(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_suppress(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* cmd_check.c - `tocsin check`: a recording against invariants, finished or still growing. */
-#include "checking.h"
+#include "suppressing.h"
 
 #include <assert.h>
 #include <signal.h>
@@ -60,6 +60,7 @@ static int read_all(cli_checking *checking, bool quiet)
 int cmd_check(int argc, char **argv)
 {
     cli_texts invariants = {0};
+    cli_texts suppressions = {0};
     unsigned format = TOCSIN_REPORT_TEXT;
     bool follows = false;
     bool all = false;
@@ -67,6 +68,7 @@ int cmd_check(int argc, char **argv)
     bool quiet = false;
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &invariants},
+        {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable", &suppressions},
         {"follow", 'F', CLI_FLAG, NULL, "go on while the run is being written", &follows},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
         {"all", 'a', CLI_FLAG, NULL, "everything in full, and what was not judged", &all},
@@ -101,6 +103,9 @@ int cmd_check(int argc, char **argv)
     exit_code = cli_checking_load(&checking, &invariants);
     if (exit_code == CLI_HOLDS) {
         exit_code = cli_checking_open(&checking, operands.items[0], operands.items[0], follows);
+    }
+    if (exit_code == CLI_HOLDS) {
+        exit_code = cli_checking_suppress(&checking, &suppressions);
     }
     if (exit_code == CLI_HOLDS) {
         exit_code = follows ? follow(&checking, &stopped) : read_all(&checking, quiet);

@@ -15,16 +15,16 @@ static int cmd_help(int argc, char **argv);
 static int cmd_version(int argc, char **argv);
 
 static const cli_command commands[] = {
-    {"record", cmd_record},   {"run", cmd_run},         {"infer", cmd_infer},
-    {"show", cmd_show},       {"check", cmd_check},     {"info", cmd_info},
-    {"dump", cmd_dump},       {"explain", cmd_explain}, {"help", cmd_help},
-    {"version", cmd_version}, {"verify", cmd_verify},   {"plan", cmd_plan},
+    {"record", cmd_record},     {"run", cmd_run},         {"infer", cmd_infer},
+    {"show", cmd_show},         {"check", cmd_check},     {"info", cmd_info},
+    {"dump", cmd_dump},         {"explain", cmd_explain}, {"help", cmd_help},
+    {"version", cmd_version},   {"verify", cmd_verify},   {"plan", cmd_plan},
+    {"suppress", cmd_suppress},
 };
 
 static const char overview[] =
     "Tocsin makes silent training errors loud: it proves parallel plans before a run,\n"
     "learns from healthy runs what must always hold, and checks runs as they train.\n"
-    "\n"
     "  prove   verify   is a parallel plan the same maths as its logical model?\n"
     "          plan     print a plan, or export one from PyTorch\n"
     "  learn   record   run a training script and record what it does\n"
@@ -35,6 +35,7 @@ static const char overview[] =
     "  look    info     what is in a recording or a file of invariants\n"
     "          dump     print recorded events\n"
     "          explain  what a finding's code means and what to do\n"
+    "  manage  suppress  violations that are known and meant\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";
 

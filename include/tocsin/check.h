@@ -2,6 +2,7 @@
 #ifndef TOCSIN_CHECK_H
 #define TOCSIN_CHECK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <tocsin/invariant.h>
@@ -13,6 +14,41 @@ extern "C" {
 #endif
 
 typedef struct tocsin_checker tocsin_checker;
+
+/* ---- Suppressions: violations that are known and meant, with the reason --------------------- */
+
+/* File format: docs/formats/suppressions.md. Texts are owned by the collection. */
+typedef struct tocsin_suppression {
+    const char *invariant; /* id; "": any */
+    const char *code;      /* "TOC004"; "": any. One of the two is given. */
+    const char *entity;    /* pattern of * and ? for the variable or function; "": any */
+    const char *reason;    /* never empty */
+    const char *until;     /* the last day on which it holds, "2027-01-31" (UTC); "": for ever */
+    bool expired;
+    uint64_t occurrences; /* violations that it has suppressed */
+} tocsin_suppression;
+
+typedef struct tocsin_suppressions tocsin_suppressions;
+
+/* `today` as "2026-11-29": what ended before is kept as expired and suppresses nothing. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_suppressions_new(const char *today, tocsin_suppressions **suppressions, tocsin_error *error);
+TOCSIN_API void tocsin_suppressions_free(tocsin_suppressions *suppressions);
+/* Add the lines of a file. Errors: E_NOT_FOUND, E_IO, E_FORMAT (line in the message), E_VERSION,
+ * E_LIMIT, E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_suppressions_read(tocsin_suppressions *suppressions, const char *path, tocsin_error *error);
+/* Add a copy. E_ARGUMENT, with the reason, when it does not say what, why or until when. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_suppressions_add(
+    tocsin_suppressions *suppressions, const tocsin_suppression *suppression, tocsin_error *error);
+/* Write all to `path`, replacing it at once. Errors: E_IO, E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_suppressions_save(
+    const tocsin_suppressions *suppressions, const char *path, tocsin_error *error);
+TOCSIN_API size_t tocsin_suppressions_count(const tocsin_suppressions *suppressions);
+TOCSIN_API const tocsin_suppression *
+tocsin_suppressions_get(const tocsin_suppressions *suppressions, size_t index);
+
+/* ---- Checking ------------------------------------------------------------------------------ */
 
 /* One violated invariant (all its occurrences together). Strings are owned by the checker. */
 typedef struct tocsin_finding {
@@ -35,7 +71,8 @@ typedef struct tocsin_finding {
 typedef struct tocsin_check_summary {
     uint64_t holds; /* invariants judged at least once and never violated */
     uint64_t violated;
-    uint64_t unknown; /* never judged: their population or precondition did not occur */
+    uint64_t unknown;    /* never judged: their population or precondition did not occur */
+    uint64_t suppressed; /* judged, and violated only where a suppression says so */
     uint64_t events;
     uint64_t instances;
     uint64_t corrupt_blocks;
@@ -79,6 +116,11 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_new(const tocsin_invar
                                                               const tocsin_checker_options *options,
                                                               tocsin_checker **checker,
                                                               tocsin_error *error);
+/* From here on, what these suppress is not a violation. The checker owns them; once, before the
+ * first event. */
+TOCSIN_API void tocsin_checker_suppress(tocsin_checker *checker, tocsin_suppressions *suppressions);
+/* NULL: there are none. */
+TOCSIN_API const tocsin_suppressions *tocsin_checker_suppressions(const tocsin_checker *checker);
 /* Evaluate what is in the run now and has not been evaluated yet, up to a tenth of a second's work:
  * the caller may have signals to see to. `*events` (nullable) is how many new events there were; 0:
  * that was all for now. Call again for more, or to follow. A stalled process stalls only what needs

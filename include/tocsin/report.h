@@ -1,7 +1,7 @@
 /* tocsin/report.h - the result of checking a run, for people and for programs.
  *
  * The verdict comes first, then what was found, in the order in which it happened, then what was
- * not covered. Control characters in names from the run are shown as '?' in text.
+ * suppressed and what was not covered. Control characters in names from the run are shown as '?' in text.
  */
 #ifndef TOCSIN_REPORT_H
 #define TOCSIN_REPORT_H
@@ -19,7 +19,7 @@ extern "C" {
 typedef enum tocsin_report_format { TOCSIN_REPORT_TEXT, TOCSIN_REPORT_JSON } tocsin_report_format;
 
 typedef enum tocsin_verdict {
-    TOCSIN_VERDICT_HOLDS,    /* nothing violated, at least one invariant was judged */
+    TOCSIN_VERDICT_HOLDS,    /* nothing violated (or it is suppressed), at least one was judged */
     TOCSIN_VERDICT_VIOLATED, /* at least one invariant violated */
     TOCSIN_VERDICT_UNKNOWN   /* nothing could be judged */
 } tocsin_verdict;
@@ -33,6 +33,7 @@ typedef struct tocsin_check_report {
     size_t unknown_count;
     tocsin_invariant_counts *counts; /* of every invariant */
     size_t count_count;
+    const tocsin_suppressions *suppressions; /* borrowed; NULL: none */
     bool partial; /* checking stopped before the end of the run */
 } tocsin_check_report;
 

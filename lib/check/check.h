@@ -39,6 +39,12 @@ void tocsin_violations_free(tocsin_violations *violations);
 /* Report order: step, then falling specificity, then id. */
 int tocsin_violations_compare(const tocsin_violations *a, const tocsin_violations *b);
 
+/* ---- suppression.c ------------------------------------------------------------------------- */
+
+/* Does one of them suppress this violation? It is counted. NULL: there are none. */
+bool tocsin_suppressions_match(tocsin_suppressions *suppressions, const char *invariant,
+                               const char *code, const char *entity);
+
 /* ---- coverage.c ---------------------------------------------------------------------------- */
 
 #define TOCSIN_COVERAGE_ROLES_MAX 64

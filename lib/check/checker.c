@@ -19,6 +19,7 @@
 typedef struct judgement {
     uint64_t judged;
     uint64_t violated;
+    uint64_t suppressed;
     tocsin_violations *violations; /* NULL: none so far */
 } judgement;
 
@@ -42,7 +43,8 @@ struct tocsin_checker {
     TOCSIN_VEC(tocsin_unknown) unknowns;      /* known at the end */
     tocsin_arena words;                       /* their reasons */
     tocsin_coverage coverage;
-    uint64_t untold; /* findings that `found` has not been told of */
+    tocsin_suppressions *suppressions; /* NULL: none */
+    uint64_t untold;                   /* findings that `found` has not been told of */
     uint64_t events;
     uint64_t corrupt_blocks;
     uint64_t incomplete_processes;
@@ -93,10 +95,25 @@ static tocsin_status move_finding(tocsin_checker *checker, tocsin_violations *vi
     return insert_finding(checker, violations, error);
 }
 
+static bool is_suppressed(tocsin_checker *checker, size_t index, const tocsin_instance *instance)
+{
+    if (checker->suppressions == NULL)
+        return false;
+    const char *code =
+        tocsin_relation_code(tocsin_population_relation(checker->vocabulary, instance->population));
+    return tocsin_suppressions_match(checker->suppressions,
+                                     tocsin_invariant_id(checker->set, index), code,
+                                     instance->evidence.entity);
+}
+
 static tocsin_status violated(tocsin_checker *checker, size_t index,
                               const tocsin_instance *instance, tocsin_error *error)
 {
     judgement *verdict = &checker->verdicts[index];
+    if (is_suppressed(checker, index, instance)) {
+        ++verdict->suppressed;
+        return TOCSIN_OK;
+    }
     ++verdict->violated;
     if (verdict->violations != NULL) {
         int64_t step = verdict->violations->finding.step;
@@ -363,6 +380,8 @@ void tocsin_checker_summary(const tocsin_checker *checker, tocsin_check_summary 
         const judgement *verdict = &checker->verdicts[i];
         if (verdict->violations != NULL)
             ++summary->violated;
+        else if (verdict->suppressed > 0)
+            ++summary->suppressed;
         else if (verdict->judged > 0)
             ++summary->holds;
         else
@@ -379,6 +398,17 @@ const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker, size
 {
     assert(index < checker->findings.count);
     return &checker->findings.items[index]->finding;
+}
+
+void tocsin_checker_suppress(tocsin_checker *checker, tocsin_suppressions *suppressions)
+{
+    assert(checker->suppressions == NULL && checker->events == 0);
+    checker->suppressions = suppressions;
+}
+
+const tocsin_suppressions *tocsin_checker_suppressions(const tocsin_checker *checker)
+{
+    return checker->suppressions;
 }
 
 size_t tocsin_checker_unknown_count(const tocsin_checker *checker)
@@ -411,6 +441,7 @@ void tocsin_checker_free(tocsin_checker *checker)
     TOCSIN_VEC_FREE(&checker->unknowns);
     tocsin_arena_free(&checker->words);
     tocsin_coverage_free(&checker->coverage);
+    tocsin_suppressions_free(checker->suppressions);
     tocsin_observer_free(checker->observer);
     tocsin_vocabulary_free(checker->vocabulary);
     tocsin_free(checker->verdicts);

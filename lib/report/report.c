@@ -13,7 +13,9 @@ tocsin_status tocsin_report_collect(const tocsin_checker *checker, const char *r
     const tocsin_check_summary *summary = &report->summary;
     report->finding_count = tocsin_checker_finding_count(checker);
     report->unknown_count = tocsin_checker_unknown_count(checker);
-    report->count_count = summary->holds + summary->violated + summary->unknown;
+    report->count_count =
+        summary->holds + summary->violated + summary->unknown + summary->suppressed;
+    report->suppressions = tocsin_checker_suppressions(checker);
     report->findings = tocsin_zalloc(report->finding_count, sizeof *report->findings);
     report->unknowns = tocsin_zalloc(report->unknown_count, sizeof *report->unknowns);
     report->counts = tocsin_zalloc(report->count_count, sizeof *report->counts);
@@ -49,7 +51,8 @@ tocsin_verdict tocsin_report_verdict(const tocsin_check_report *report)
     if (report->summary.violated > 0) {
         return TOCSIN_VERDICT_VIOLATED;
     }
-    return report->summary.holds > 0 ? TOCSIN_VERDICT_HOLDS : TOCSIN_VERDICT_UNKNOWN;
+    bool judged = report->summary.holds > 0 || report->summary.suppressed > 0;
+    return judged ? TOCSIN_VERDICT_HOLDS : TOCSIN_VERDICT_UNKNOWN;
 }
 
 tocsin_status tocsin_report_write_out(tocsin_string *out, FILE *stream, tocsin_error *error)

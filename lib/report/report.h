@@ -15,6 +15,8 @@ typedef struct tocsin_text_style {
 void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
                         tocsin_text_style style);
 void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, bool counts);
+/* What was suppressed, with the reasons, and which suppressions have expired. */
+void tocsin_report_text_suppressed(tocsin_string *out, const tocsin_suppressions *suppressions);
 /* The invariants that were not judged, by reason, the most frequent one first; `all`: each by id
  * and sentence. */
 void tocsin_report_text_unknown(tocsin_string *out, const tocsin_check_report *report, bool all);

@@ -60,6 +60,30 @@ static void write_unknown(tocsin_json *json, const tocsin_unknown *unknown)
     tocsin_json_end_object(json);
 }
 
+static void write_suppression(tocsin_json *json, const tocsin_suppression *suppression)
+{
+    tocsin_json_begin_object(json);
+    write_text(json, "invariant", suppression->invariant);
+    write_text(json, "code", suppression->code);
+    write_text(json, "entity", suppression->entity);
+    write_text(json, "reason", suppression->reason);
+    write_text(json, "until", suppression->until);
+    tocsin_json_key(json, "expired");
+    tocsin_json_bool(json, suppression->expired);
+    write_count(json, "occurrences", suppression->occurrences);
+    tocsin_json_end_object(json);
+}
+
+static void write_suppressions(tocsin_json *json, const tocsin_suppressions *suppressions)
+{
+    tocsin_json_key(json, "suppressions");
+    tocsin_json_begin_array(json);
+    for (size_t i = 0; i < tocsin_suppressions_count(suppressions); i++) {
+        write_suppression(json, tocsin_suppressions_get(suppressions, i));
+    }
+    tocsin_json_end_array(json);
+}
+
 static void write_counts(tocsin_json *json, const tocsin_invariant_counts *counts)
 {
     tocsin_json_begin_object(json);
@@ -81,6 +105,7 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, b
     write_count(&json, "holds", summary->holds);
     write_count(&json, "violated", summary->violated);
     write_count(&json, "unknown", summary->unknown);
+    write_count(&json, "suppressed", summary->suppressed);
     tocsin_json_key(&json, "partial");
     tocsin_json_bool(&json, report->partial);
     write_text(&json, "run", report->run);
@@ -101,6 +126,9 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, b
         write_unknown(&json, &report->unknowns[i]);
     }
     tocsin_json_end_array(&json);
+    if (report->suppressions) {
+        write_suppressions(&json, report->suppressions);
+    }
     if (counts) {
         tocsin_json_key(&json, "invariants");
         tocsin_json_begin_array(&json);

@@ -131,9 +131,13 @@ static void append_verdict(tocsin_string *out, const tocsin_check_report *report
     append_styled(out, style.colour, verdicts[verdict].style, verdicts[verdict].word);
     tocsin_string_append_text(out, report->partial ? " (partial): " : ": ");
     tocsin_report_append_visible(out, report->run);
-    tocsin_string_printf(out, ": %" PRIu64 " violated, %" PRIu64 " hold%s, %" PRIu64 " unknown\n",
+    tocsin_string_printf(out, ": %" PRIu64 " violated, %" PRIu64 " hold%s, %" PRIu64 " unknown",
                          summary->violated, summary->holds, summary->holds == 1 ? "s" : "",
                          summary->unknown);
+    if (summary->suppressed > 0) {
+        tocsin_string_printf(out, ", %" PRIu64 " suppressed", summary->suppressed);
+    }
+    tocsin_string_append_char(out, '\n');
 }
 
 static void append_uncovered(tocsin_string *out, const tocsin_check_report *report, bool all)
@@ -174,6 +178,9 @@ void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
         }
         append_cluster(out, report, first, count, style);
         first += count;
+    }
+    if (report->suppressions) {
+        tocsin_report_text_suppressed(out, report->suppressions);
     }
     append_uncovered(out, report, style.all);
 }

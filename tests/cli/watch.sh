@@ -84,6 +84,32 @@ step 2: TOC003 weight and bias: gradient not cleared since the previous step
 not covered:
   N invariants never judged:
 END
+tocsin suppress known.jsonl TOC003 --entity '?ei*' --reason 'weights, on purpose'
+expect 1 tocsin check -i inv.jsonl --suppress known.jsonl broken <<'END'
+VIOLATED: broken: N violated, N hold, N unknown
+
+step 2: TOC003 bias: gradient not cleared since the previous step
+  expected: Between two calls of optimizer.step that update a parameter, its gradient is cleared.
+  at: <tmp>/train.py:14 in <module>
+  invariant: inv-ID, violated 5 times, last at step 6
+
+suppressed:
+  TOC003 for ?ei*, 5 times: weights, on purpose
+
+not covered:
+  N invariants never judged:
+END
+tocsin suppress known.jsonl TOC003 --reason 'all of them'
+expect 0 tocsin check -i inv.jsonl --suppress known.jsonl broken <<'END'
+HOLDS: broken: N violated, N hold, N unknown, 1 suppressed
+
+suppressed:
+  TOC003 for ?ei*, 5 times: weights, on purpose
+  TOC003, 5 times: all of them
+
+not covered:
+  N invariants never judged:
+END
 tocsin check -i inv.jsonl --format json broken >report.json
 check "the JSON report" "$PYTHON" - <<'END'
 import json

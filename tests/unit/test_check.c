@@ -283,6 +283,42 @@ static void test_a_call_without_its_subject(void **state)
     check_free(check);
 }
 
+static void test_suppressed_violations_are_no_findings(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    fake_process process;
+    tocsin_suppressions *suppressions;
+    tocsin_suppression known = {
+        .invariant = "", .code = "TOC003", .entity = "*1.weight", .reason = "meant", .until = ""};
+    tocsin_check_summary summary;
+    start_process(check, &process);
+    for (int i = 0; i < 5; ++i)
+        train(&process, (fake_step){.no_zero_grad = true});
+    end_process(&process);
+    assert_int_equal(tocsin_suppressions_new("2026-11-29", &suppressions, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_suppressions_add(suppressions, &known, NULL), TOCSIN_OK);
+    known = (tocsin_suppression){
+        .invariant = "", .code = "TOC004", .entity = "", .reason = "meant", .until = ""};
+    assert_int_equal(tocsin_suppressions_add(suppressions, &known, NULL), TOCSIN_OK);
+    check_start(check, false);
+    tocsin_checker_suppress(check->checker, suppressions);
+    check_advance(check);
+    assert_int_equal(tocsin_checker_finish(check->checker, NULL), TOCSIN_OK);
+    tocsin_checker_summary(check->checker, &summary);
+    assert_int_equal(summary.violated, 1);
+    assert_int_equal(summary.suppressed, 1); /* the order of calls; the gradients only in part */
+    assert_int_equal(summary.holds + summary.violated + summary.unknown + summary.suppressed,
+                     RULE_COUNT);
+    const tocsin_finding *left = tocsin_checker_finding(check->checker, 0);
+    assert_string_equal(left->rendered, "fc2.weight: gradient not cleared since the previous step");
+    assert_int_equal(left->occurrences, 4);
+    assert_ptr_equal(tocsin_checker_suppressions(check->checker), suppressions);
+    assert_int_equal(tocsin_suppressions_get(suppressions, 0)->occurrences, 4);
+    assert_int_equal(tocsin_suppressions_get(suppressions, 1)->occurrences, 4);
+    check_free(check);
+}
+
 /* ---- several processes --------------------------------------------------------------------- */
 
 static void rank_of_two(checking *check, int rank, int drift_at, bool die)
@@ -499,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_preconditions_come_first),
         cmocka_unit_test(test_what_is_unknown_has_a_reason),
         cmocka_unit_test(test_a_call_without_its_subject),
+        cmocka_unit_test(test_suppressed_violations_are_no_findings),
         cmocka_unit_test(test_ranks_that_agree),
         cmocka_unit_test(test_ranks_that_drift),
         cmocka_unit_test(test_processes_that_died),

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check/check.h"
 #include "report/report.h"
 
 static const tocsin_finding unchanged = {
@@ -238,7 +239,7 @@ static void test_json_has_the_promised_members(void **state)
     assert_prints(
         &report, TOCSIN_REPORT_JSON, false,
         "{\"schema\":1,\"verdict\":\"violated\",\"holds\":4,\"violated\":3,\"unknown\":2,"
-        "\"partial\":false,\"run\":\"runs/a\",\"events\":100,\"corrupt_blocks\":0,"
+        "\"suppressed\":0,\"partial\":false,\"run\":\"runs/a\",\"events\":100,\"corrupt_blocks\":0,"
         "\"incomplete_processes\":0,\"findings\":["
         "{\"code\":\"TOC002\",\"invariant\":\"inv-1\",\"step\":2,\"last_step\":9,\"rank\":1,"
         "\"occurrences\":8,\"cluster\":1,\"relation\":\"EventContain\",\"entity\":\"head.weight\","
@@ -255,6 +256,43 @@ static void test_json_has_the_promised_members(void **state)
         "\"rendered\":\"a\\nb\\u001b]0;title\\u0007 \xef\xbf\xbd\"}],"
         "\"not_judged\":[{\"invariant\":\"inv-4\",\"reason\":\"one_rank\","
         "\"why\":\"one \\\"rank\\\"\",\"seen\":7,\"sentence\":\"Ranks agree.\"}]}\n");
+}
+
+static void test_suppressed_and_expired(void **state)
+{
+    (void)state;
+    tocsin_suppressions *suppressions;
+    const tocsin_suppression wanted[] = {
+        {.invariant = "inv-1", .code = "", .entity = "head.*", .reason = "tied", .until = ""},
+        {.invariant = "", .code = "TOC004", .entity = "", .reason = "a GAN", .until = "2026-12-31"},
+        {.invariant = "", .code = "TOC002", .entity = "", .reason = "was", .until = "2026-01-31"},
+        {.invariant = "inv-9", .code = "", .entity = "", .reason = "unused", .until = ""}};
+    assert_int_equal(tocsin_suppressions_new("2026-11-29", &suppressions, NULL), TOCSIN_OK);
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(wanted); i++) {
+        assert_int_equal(tocsin_suppressions_add(suppressions, &wanted[i], NULL), TOCSIN_OK);
+    }
+    assert_true(tocsin_suppressions_match(suppressions, "inv-1", "TOC003", "head.bias"));
+    assert_true(tocsin_suppressions_match(suppressions, "inv-2", "TOC004", "f"));
+    assert_true(tocsin_suppressions_match(suppressions, "inv-2", "TOC004", "g"));
+    tocsin_check_report report = {
+        .run = "r", .summary = {.suppressed = 2}, .suppressions = suppressions};
+    assert_int_equal(tocsin_report_verdict(&report), TOCSIN_VERDICT_HOLDS);
+    assert_prints(&report, TOCSIN_REPORT_TEXT, false,
+                  "HOLDS: r: 0 violated, 0 hold, 0 unknown, 2 suppressed\n"
+                  "\n"
+                  "suppressed:\n"
+                  "  inv-1 for head.*, 1 time: tied\n"
+                  "  TOC004, 2 times: a GAN (until 2026-12-31)\n"
+                  "\n"
+                  "no longer suppressed:\n"
+                  "  TOC002, until 2026-01-31: was\n");
+    char *printed = print(&report, TOCSIN_REPORT_JSON, false, false);
+    assert_non_null(strstr(printed, "\"suppressions\":[{\"invariant\":\"inv-1\",\"code\":\"\","
+                                    "\"entity\":\"head.*\",\"reason\":\"tied\",\"until\":\"\","
+                                    "\"expired\":false,\"occurrences\":1},"));
+    assert_non_null(strstr(printed, "\"until\":\"2026-01-31\",\"expired\":true"));
+    free(printed);
+    tocsin_suppressions_free(suppressions);
 }
 
 static void test_errors_are_reported(void **state)
@@ -299,6 +337,7 @@ int main(void)
         cmocka_unit_test(test_many_findings_are_counted),
         cmocka_unit_test(test_names_cannot_control_the_terminal),
         cmocka_unit_test(test_json_has_the_promised_members),
+        cmocka_unit_test(test_suppressed_and_expired),
         cmocka_unit_test(test_errors_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,304 @@
+/* Suppressions: violations that are known and meant, read from and written to JSON Lines.
+ *
+ * Data: a vec in the order of the files, texts in an arena. Dates are compared as texts, which for
+ * "YYYY-MM-DD" is their order in time.
+ * Cost: a violation is compared with each suppression in turn; there are few, and a person wrote
+ * them.
+ */
+#include <assert.h>
+#include <check/check.h>
+
+#define FORMAT           "tocsin-suppressions"
+#define VERSION          1
+#define SUPPRESSIONS_MAX 10000u
+#define LINE_BYTES_MAX   (1u << 16)
+#define DATE_BYTES       10
+
+struct tocsin_suppressions {
+    TOCSIN_VEC(tocsin_suppression) items;
+    tocsin_arena arena;
+    char today[DATE_BYTES + 1];
+};
+
+typedef struct line_reader {
+    tocsin_suppressions *suppressions;
+    const char *path;
+    uint64_t line;
+    tocsin_error *error;
+} line_reader;
+
+/* "2027-01-31"? */
+static bool is_date(const char *text)
+{
+    static const char form[] = "dddd-dd-dd";
+    if (strlen(text) != DATE_BYTES)
+        return false;
+    for (size_t i = 0; i < DATE_BYTES; ++i) {
+        bool digit = text[i] >= '0' && text[i] <= '9';
+        if (form[i] == 'd' ? !digit : text[i] != '-')
+            return false;
+    }
+    int month = (text[5] - '0') * 10 + text[6] - '0';
+    int day = (text[8] - '0') * 10 + text[9] - '0';
+    return month >= 1 && month <= 12 && day >= 1 && day <= 31;
+}
+
+tocsin_status tocsin_suppressions_new(const char *today, tocsin_suppressions **suppressions,
+                                      tocsin_error *error)
+{
+    *suppressions = NULL;
+    if (!is_date(today))
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "'%s' is not a date", today);
+    tocsin_suppressions *made = tocsin_zalloc(1, sizeof *made);
+    if (made == NULL)
+        return tocsin_error_memory(error);
+    memcpy(made->today, today, DATE_BYTES);
+    *suppressions = made;
+    return TOCSIN_OK;
+}
+
+void tocsin_suppressions_free(tocsin_suppressions *suppressions)
+{
+    if (suppressions == NULL)
+        return;
+    TOCSIN_VEC_FREE(&suppressions->items);
+    tocsin_arena_free(&suppressions->arena);
+    tocsin_free(suppressions);
+}
+
+/* ---- adding -------------------------------------------------------------------------------- */
+
+/* What is wrong with it, or NULL. */
+static const char *fault_of(const tocsin_suppression *suppression)
+{
+    bool by_id = suppression->invariant[0] != 0, by_code = suppression->code[0] != 0;
+    if (by_id == by_code)
+        return "a suppression names either an invariant by its id or a code";
+    if (by_code && tocsin_code_find(suppression->code) == NULL)
+        return "no finding has this code";
+    if (suppression->reason[strspn(suppression->reason, " \t")] == 0)
+        return "a suppression needs a reason";
+    if (suppression->until[0] != 0 && !is_date(suppression->until))
+        return "\"until\" is not a date like 2027-01-31";
+    return NULL;
+}
+
+static bool copy_text(tocsin_suppressions *suppressions, const char **text)
+{
+    *text = tocsin_arena_copy(&suppressions->arena, *text, strlen(*text));
+    return *text != NULL;
+}
+
+tocsin_status tocsin_suppressions_add(tocsin_suppressions *suppressions,
+                                      const tocsin_suppression *suppression, tocsin_error *error)
+{
+    const char *fault = fault_of(suppression);
+    if (fault != NULL)
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "%s", fault);
+    if (suppressions->items.count >= SUPPRESSIONS_MAX)
+        return tocsin_error_set(error, TOCSIN_E_LIMIT, "more than %u suppressions",
+                                SUPPRESSIONS_MAX);
+    tocsin_suppression copy = *suppression;
+    copy.occurrences = 0;
+    copy.expired = copy.until[0] != 0 && strcmp(copy.until, suppressions->today) < 0;
+    if (!copy_text(suppressions, &copy.invariant) || !copy_text(suppressions, &copy.code) ||
+        !copy_text(suppressions, &copy.entity) || !copy_text(suppressions, &copy.reason) ||
+        !copy_text(suppressions, &copy.until) || !TOCSIN_VEC_PUSH(&suppressions->items, copy))
+        return tocsin_error_memory(error);
+    return TOCSIN_OK;
+}
+
+/* ---- reading ------------------------------------------------------------------------------- */
+
+static tocsin_status bad(const line_reader *reader, const char *message)
+{
+    return tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1, "line %llu: %s",
+                           (unsigned long long)reader->line, message);
+}
+
+static tocsin_status read_header(const line_reader *reader, const tocsin_json_value *line)
+{
+    const char *format = tocsin_json_get_text(tocsin_json_get_member(line, "format"));
+    int64_t version;
+    if (format == NULL || strcmp(format, FORMAT) != 0)
+        return bad(reader, "not a file of suppressions: no \"format\":\"" FORMAT "\"");
+    if (!tocsin_json_get_integer(tocsin_json_get_member(line, "version"), &version))
+        return bad(reader, "there is no \"version\"");
+    if (version != VERSION)
+        return tocsin_error_at(reader->error, TOCSIN_E_VERSION, reader->path, -1,
+                               "version %lld of the format is not supported, only %d",
+                               (long long)version, VERSION);
+    return TOCSIN_OK;
+}
+
+static tocsin_status read_suppression(const line_reader *reader, const tocsin_json_value *line)
+{
+    tocsin_suppression suppression = {.invariant = ""};
+    const struct {
+        const char *name;
+        const char **text;
+    } members[] = {{"invariant", &suppression.invariant},
+                   {"code", &suppression.code},
+                   {"entity", &suppression.entity},
+                   {"reason", &suppression.reason},
+                   {"until", &suppression.until}};
+    size_t known = 0;
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(members); ++i) {
+        const tocsin_json_value *value = tocsin_json_get_member(line, members[i].name);
+        *members[i].text = value != NULL ? tocsin_json_get_text(value) : "";
+        if (*members[i].text == NULL)
+            return bad(reader, "a member of a suppression is not a text");
+        known += value != NULL;
+    }
+    if (tocsin_json_get_kind(line) != TOCSIN_JSON_OBJECT || tocsin_json_get_count(line) != known)
+        return bad(reader, "a suppression has the members invariant or code, entity, reason and "
+                           "until, and no others");
+    tocsin_error inner = {.code = TOCSIN_OK};
+    tocsin_status status = tocsin_suppressions_add(reader->suppressions, &suppression, &inner);
+    if (status == TOCSIN_E_ARGUMENT)
+        return bad(reader, inner.message);
+    if (status != TOCSIN_OK && reader->error != NULL)
+        *reader->error = inner;
+    return status;
+}
+
+static tocsin_status read_line(const line_reader *reader, const char *text, size_t bytes)
+{
+    tocsin_json_value *root;
+    tocsin_error inner = {.code = TOCSIN_OK};
+    tocsin_status status = tocsin_json_parse(text, bytes, reader->path, &root, &inner);
+    if (status == TOCSIN_E_FORMAT)
+        return bad(reader, inner.message);
+    if (status != TOCSIN_OK) {
+        if (reader->error != NULL)
+            *reader->error = inner;
+        return status;
+    }
+    status = reader->line == 1 ? read_header(reader, root) : read_suppression(reader, root);
+    tocsin_json_free(root);
+    return status;
+}
+
+static tocsin_status read_lines(line_reader *reader, tocsin_reader *file)
+{
+    for (;;) {
+        const char *text;
+        size_t bytes;
+        TOCSIN_TRY(tocsin_reader_line(file, LINE_BYTES_MAX, &text, &bytes, reader->error));
+        if (text == NULL)
+            break;
+        ++reader->line;
+        if (bytes > 0)
+            TOCSIN_TRY(read_line(reader, text, bytes));
+    }
+    return reader->line > 0 ? TOCSIN_OK : bad(reader, "the file is empty");
+}
+
+tocsin_status tocsin_suppressions_read(tocsin_suppressions *suppressions, const char *path,
+                                       tocsin_error *error)
+{
+    line_reader reader = {.suppressions = suppressions, .path = path, .error = error};
+    tocsin_reader file;
+    TOCSIN_TRY(tocsin_reader_open(&file, path, error));
+    tocsin_status status = read_lines(&reader, &file);
+    tocsin_reader_close(&file);
+    return status;
+}
+
+/* ---- writing ------------------------------------------------------------------------------- */
+
+static void put_member(tocsin_json *json, const char *name, const char *text)
+{
+    if (text[0] != 0) {
+        tocsin_json_key(json, name);
+        tocsin_json_text(json, text);
+    }
+}
+
+static void put_suppression(const tocsin_suppression *suppression, tocsin_json *json)
+{
+    tocsin_json_begin_object(json);
+    put_member(json, "invariant", suppression->invariant);
+    put_member(json, "code", suppression->code);
+    put_member(json, "entity", suppression->entity);
+    put_member(json, "reason", suppression->reason);
+    put_member(json, "until", suppression->until);
+    tocsin_json_end_object(json);
+}
+
+tocsin_status tocsin_suppressions_save(const tocsin_suppressions *suppressions, const char *path,
+                                       tocsin_error *error)
+{
+    tocsin_string text = {0};
+    tocsin_string_printf(&text, "{\"format\":\"%s\",\"version\":%d}\n", FORMAT, VERSION);
+    for (size_t i = 0; i < suppressions->items.count; ++i) {
+        tocsin_json json = {.out = &text};
+        put_suppression(&suppressions->items.items[i], &json);
+        tocsin_string_append_char(&text, '\n');
+    }
+    tocsin_status status = tocsin_string_check(&text, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_file_store(path, text.text, text.bytes, true, error);
+    tocsin_string_free(&text);
+    return status;
+}
+
+/* ---- looking ------------------------------------------------------------------------------- */
+
+size_t tocsin_suppressions_count(const tocsin_suppressions *suppressions)
+{
+    return suppressions->items.count;
+}
+
+const tocsin_suppression *tocsin_suppressions_get(const tocsin_suppressions *suppressions,
+                                                  size_t index)
+{
+    assert(index < suppressions->items.count);
+    return &suppressions->items.items[index];
+}
+
+/* Does the whole text fit a pattern in which * stands for any characters and ? for one? */
+static bool fits(const char *pattern, const char *text)
+{
+    const char *star = NULL, *resume = NULL; /* the last * and where its part of the text ends */
+    while (*text != 0) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            resume = text;
+        } else if (*pattern == '?' || *pattern == *text) {
+            ++pattern;
+            ++text;
+        } else if (star != NULL) {
+            pattern = star;
+            text = ++resume;
+        } else {
+            return false;
+        }
+    }
+    return pattern[strspn(pattern, "*")] == 0;
+}
+
+static bool matches(const tocsin_suppression *suppression, const char *invariant, const char *code,
+                    const char *entity)
+{
+    if (suppression->expired ||
+        (suppression->invariant[0] != 0 && strcmp(suppression->invariant, invariant) != 0) ||
+        (suppression->code[0] != 0 && strcmp(suppression->code, code) != 0))
+        return false;
+    return suppression->entity[0] == 0 || fits(suppression->entity, entity);
+}
+
+bool tocsin_suppressions_match(tocsin_suppressions *suppressions, const char *invariant,
+                               const char *code, const char *entity)
+{
+    if (suppressions == NULL)
+        return false;
+    for (size_t i = 0; i < suppressions->items.count; ++i) {
+        tocsin_suppression *suppression = &suppressions->items.items[i];
+        if (matches(suppression, invariant, code, entity)) {
+            ++suppression->occurrences;
+            return true;
+        }
+    }
+    return false;
+}
