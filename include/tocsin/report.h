@@ -1,7 +1,8 @@
 /* tocsin/report.h - the result of checking a run, for people and for programs.
  *
  * The verdict comes first, then what was found, in the order in which it happened, then what was
- * suppressed and what was not covered. Control characters in names from the run are shown as '?' in text.
+ * suppressed and what was not covered. Control characters in names from the run are shown as '?' in
+ * text.
  */
 #ifndef TOCSIN_REPORT_H
 #define TOCSIN_REPORT_H
@@ -34,7 +35,7 @@ typedef struct tocsin_check_report {
     tocsin_invariant_counts *counts; /* of every invariant */
     size_t count_count;
     const tocsin_suppressions *suppressions; /* borrowed; NULL: none */
-    bool partial; /* checking stopped before the end of the run */
+    bool partial;                            /* checking stopped before the end of the run */
 } tocsin_check_report;
 
 /* Collect a checker's result; the checker and its set must outlive the report. Errors: E_MEMORY. */
