@@ -62,7 +62,7 @@ class Corpus:
         self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         for name in [name for name in self.environment if name.startswith("TOCSIN_")]:
             del self.environment[name]
-        self.has_library = "--no-library" in self.call("check", "--help").stdout
+        self.has_library = "--library" in self.call("check", "--help").stdout
 
     def call(self, *arguments, seconds=600):
         return subprocess.run(
@@ -101,14 +101,13 @@ class Corpus:
 
     def findings(self, run, judge, invariants):
         """What `tocsin check` reports, in its order; None where that judge does not exist."""
-        if judge == "library":
-            chosen = []
-        elif self.has_library and judge == "inferred":
-            chosen = ["-i", invariants, "--no-library"]
-        else:
-            chosen = ["-i", invariants]
         if judge != "inferred" and not self.has_library:
             return None
+        chosen = {
+            "library": [],
+            "inferred": ["-i", invariants],
+            "both": ["-i", invariants, "--library"],
+        }[judge]
         done = self.call("check", *chosen, "--format", "json", run)
         try:
             return json.loads(done.stdout)["findings"]
