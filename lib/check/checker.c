@@ -221,11 +221,20 @@ static tocsin_status observe(tocsin_checker *checker, tocsin_error *error)
         ids[i] = tocsin_invariants_get(checker->set, i)->population;
         ids[count + i] = tocsin_invariants_get(checker->set, i)->fact;
     }
-    tocsin_wanted wanted = {
-        .populations = ids, .population_count = count, .facts = ids + count, .fact_count = count};
+    tocsin_symbol *fields = NULL;
+    size_t field_count = 0;
+    tocsin_status status = tocsin_invariants_fields(checker->set, &fields, &field_count, error);
+    tocsin_wanted wanted = {.populations = ids,
+                            .population_count = count,
+                            .facts = ids + count,
+                            .fact_count = count,
+                            .fields = fields,
+                            .field_count = field_count};
     tocsin_observer_options options = {
         .vocabulary = checker->vocabulary, .sink = judge, .context = checker, .wanted = &wanted};
-    tocsin_status status = tocsin_observer_new(&options, &checker->observer, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_observer_new(&options, &checker->observer, error);
+    tocsin_free(fields);
     tocsin_free(ids);
     return status;
 }

@@ -1,7 +1,7 @@
 /* Callables: functions and roles of a run, each with the populations of its calls.
  *
- * Which populations make sense for which callable is decided here, once per callable, so that an
- * event costs no more than looking at ids that are 0 or not.
+ * Which populations make sense for which callable is decided by the relations, once per callable,
+ * so that an event costs no more than looking at ids that are 0 or not.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -14,47 +14,13 @@ bool tocsin_role_is_diverse(uint8_t role)
            role == TOCSIN_ROLE_CHECKPOINT;
 }
 
-static void add_population(tocsin_observer *observer, tocsin_callable *callable, uint8_t kind)
+void tocsin_callable_population(tocsin_observer *observer, tocsin_callable *callable, uint8_t kind)
 {
     tocsin_population_key key = {.kind = kind, .role = callable->role};
     if (callable->role == TOCSIN_ROLE_NONE)
         key.name = callable->name;
     callable->populations[kind] = tocsin_observer_population(observer, &key);
-}
-
-static void add_populations(tocsin_observer *observer, tocsin_callable *callable)
-{
-    static const uint8_t of_functions[] = {
-        TOCSIN_POPULATION_CALL, TOCSIN_POPULATION_CALL_ARGUMENTS, TOCSIN_POPULATION_CALL_OUTPUT,
-        TOCSIN_POPULATION_FURTHER_CALL, TOCSIN_POPULATION_REPEATED_CALL};
-    static const uint8_t of_steps[] = {TOCSIN_POPULATION_SAMPLED_CALL,
-                                       TOCSIN_POPULATION_EFFECTIVE_CALL,
-                                       TOCSIN_POPULATION_DRIVEN_PARAMETER,
-                                       TOCSIN_POPULATION_IDLE_PARAMETER,
-                                       TOCSIN_POPULATION_FROZEN_PARAMETER,
-                                       TOCSIN_POPULATION_HELD_PARAMETER,
-                                       TOCSIN_POPULATION_TRAINABLE_PARAMETER,
-                                       TOCSIN_POPULATION_MODEL_PARAMETER,
-                                       TOCSIN_POPULATION_RETURNING_PARAMETER,
-                                       TOCSIN_POPULATION_PARAMETER,
-                                       TOCSIN_POPULATION_GRADIENT,
-                                       TOCSIN_POPULATION_BUFFER};
-    uint8_t role = callable->role;
-    if (role == TOCSIN_ROLE_NONE) {
-        for (size_t i = 0; i < TOCSIN_COUNT_OF(of_functions); ++i)
-            add_population(observer, callable, of_functions[i]);
-        return;
-    }
-    if (role == TOCSIN_ROLE_FORWARD) /* a module's call says little without its name */
-        return;
-    callable->ordered =
-        role != TOCSIN_ROLE_INITIALIZE && role != TOCSIN_ROLE_USER && role != TOCSIN_ROLE_STEP_END;
-    add_population(observer, callable, TOCSIN_POPULATION_REPEATED_CALL);
-    if (role != TOCSIN_ROLE_USER && role != TOCSIN_ROLE_INITIALIZE)
-        add_population(observer, callable, TOCSIN_POPULATION_CALL);
-    if (role == TOCSIN_ROLE_OPTIMIZER_STEP)
-        for (size_t i = 0; i < TOCSIN_COUNT_OF(of_steps); ++i)
-            add_population(observer, callable, of_steps[i]);
+    callable->interesting |= callable->populations[kind] != 0;
 }
 
 static void add_facts(tocsin_observer *observer, tocsin_callable *callable)
@@ -84,7 +50,12 @@ size_t tocsin_observer_callable(tocsin_observer *observer, tocsin_symbol name, u
     if (role != TOCSIN_ROLE_NONE)
         callable.name = tocsin_observer_need(
             observer, tocsin_symbol_of(observer->vocabulary, tocsin_role_name((tocsin_role)role)));
-    add_populations(observer, &callable);
+    callable.ordered = role != TOCSIN_ROLE_NONE && role != TOCSIN_ROLE_FORWARD &&
+                       role != TOCSIN_ROLE_INITIALIZE && role != TOCSIN_ROLE_USER &&
+                       role != TOCSIN_ROLE_STEP_END;
+    for (size_t i = 0; i < observer->active_count; ++i)
+        if (observer->active[i]->callable != NULL)
+            observer->active[i]->callable(observer, &callable);
     add_facts(observer, &callable);
     if (!TOCSIN_VEC_PUSH(&observer->callables, callable) ||
         (role == TOCSIN_ROLE_NONE &&

@@ -193,7 +193,8 @@ static void add(call_builder *builder, tocsin_symbol name, tocsin_scalar value)
     tocsin_observer *observer = builder->observer;
     if (name == 0 || value == 0)
         return;
-    if (!TOCSIN_VEC_PUSH(&builder->frame->fields, (tocsin_field){name, value, value}))
+    if (tocsin_observer_wants_field(observer, name) &&
+        !TOCSIN_VEC_PUSH(&builder->frame->fields, (tocsin_field){name, value, value}))
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
     if (builder->facts && value != observer->opaque_int && value != observer->opaque_float)
         add_argument_fact(observer, builder->frame, name, value);
@@ -220,7 +221,8 @@ static void add_tensor(call_builder *builder, size_t index, const tocsin_value *
 /* Remember the exact value of a number that its field only names by type. */
 static void add_number(call_builder *builder, tocsin_symbol name, const tocsin_literal *literal)
 {
-    if (!TOCSIN_VEC_PUSH(&builder->frame->numbers,
+    if (tocsin_observer_wants_field(builder->observer, name) &&
+        !TOCSIN_VEC_PUSH(&builder->frame->numbers,
                          (tocsin_number){.name = name, .literal = *literal}))
         tocsin_observer_fail(builder->observer, TOCSIN_E_MEMORY, "out of memory");
 }

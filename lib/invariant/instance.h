@@ -68,78 +68,123 @@ typedef enum tocsin_relation_kind {
     TOCSIN_RELATION_SEQUENCE = 4,
     TOCSIN_RELATION_ARGUMENT = 5,
     TOCSIN_RELATION_OUTPUT = 6,
-    TOCSIN_RELATION_COUNT = 7
+    TOCSIN_RELATION_CHECKPOINT = 7,
+    TOCSIN_RELATION_DATA = 8,
+    TOCSIN_RELATION_PLAN = 9,
+    TOCSIN_RELATION_COUNT = 10
 } tocsin_relation_kind;
 
-/* Every kind of population: X(number, NAME, relation, "slug in files", pair?). Which members of the
- * key a kind uses, and its words, stand in population.c and in docs/relations.md. */
+/* Every kind of population: X(number, NAME, relation, "slug in files", pair?, members of the key).
+ * Numbers are of this build only; files have the slugs. */
 #define TOCSIN_POPULATION_TABLE(X)                                                                 \
-    X(1, REPLICAS, CONSISTENT, "replicas", 1)                                                      \
-    X(2, CALL, CONTAIN, "call", 0)                                                                 \
-    X(3, EFFECTIVE_CALL, CONTAIN, "effective call", 0)                                             \
-    X(4, DRIVEN_PARAMETER, FORALL, "parameter with a non-zero gradient", 0)                        \
-    X(5, IDLE_PARAMETER, FORALL, "parameter without gradient", 0)                                  \
-    X(6, FROZEN_PARAMETER, FORALL, "frozen parameter", 0)                                          \
-    X(7, HELD_PARAMETER, FORALL, "parameter of the optimizer", 0)                                  \
-    X(8, TRAINABLE_PARAMETER, FORALL, "trainable parameter of the optimizer", 0)                   \
-    X(9, MODEL_PARAMETER, FORALL, "trainable parameter of the model", 0)                           \
-    X(10, RETURNING_PARAMETER, FORALL, "parameter updated again", 0)                               \
-    X(11, PARAMETER, FORALL, "parameter", 0)                                                       \
-    X(12, GRADIENT, FORALL, "gradient", 0)                                                         \
-    X(13, BUFFER, FORALL, "buffer", 0)                                                             \
-    X(14, REPEATED_CALL, SEQUENCE, "repeated call", 0)                                             \
-    X(15, CALL_ARGUMENTS, ARGUMENT, "call", 0)                                                     \
-    X(16, COLLECTIVES, ARGUMENT, "collectives", 1)                                                 \
-    X(17, CALL_OUTPUT, OUTPUT, "call", 0)                                                          \
-    X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0)                                                \
-    X(19, FURTHER_CALL, ARGUMENT, "further call in a step", 0)
+    X(1, REPLICAS, CONSISTENT, "replicas", 1, REPLICA)                                             \
+    X(2, CALL, CONTAIN, "call", 0, CALL)                                                           \
+    X(3, EFFECTIVE_CALL, CONTAIN, "effective call", 0, CALL)                                       \
+    X(4, DRIVEN_PARAMETER, FORALL, "parameter with a non-zero gradient", 0, CALL)                  \
+    X(5, IDLE_PARAMETER, FORALL, "parameter without gradient", 0, CALL)                            \
+    X(6, FROZEN_PARAMETER, FORALL, "frozen parameter", 0, CALL)                                    \
+    X(7, HELD_PARAMETER, FORALL, "parameter of the optimizer", 0, CALL)                            \
+    X(8, TRAINABLE_PARAMETER, FORALL, "trainable parameter of the optimizer", 0, CALL)             \
+    X(9, MODEL_PARAMETER, FORALL, "trainable parameter of the model", 0, CALL)                     \
+    X(10, RETURNING_PARAMETER, FORALL, "parameter updated again", 0, CALL)                         \
+    X(11, PARAMETER, FORALL, "parameter", 0, CALL)                                                 \
+    X(12, GRADIENT, FORALL, "gradient", 0, CALL)                                                   \
+    X(13, BUFFER, FORALL, "buffer", 0, CALL)                                                       \
+    X(14, REPEATED_CALL, SEQUENCE, "repeated call", 0, CALL)                                       \
+    X(15, CALL_ARGUMENTS, ARGUMENT, "call", 0, CALL)                                               \
+    X(16, COLLECTIVES, ARGUMENT, "collectives", 1, NONE)                                           \
+    X(17, CALL_OUTPUT, OUTPUT, "call", 0, CALL)                                                    \
+    X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0, CALL)                                          \
+    X(19, FURTHER_CALL, ARGUMENT, "further call in a step", 0, CALL)                               \
+    X(20, CALL_VARIABLE, FORALL, "variable inside a call", 0, CALL)                                \
+    X(21, LEADING_CALL, SEQUENCE, "call before another", 0, CALL)                                  \
+    X(22, CALLS_ACROSS, ARGUMENT, "calls across ranks", 1, CALL)                                   \
+    X(23, RESTING_VARIABLE, FORALL, "variable between steps", 0, VARIABLE)                         \
+    X(24, FROZEN_MODULE_BUFFER, FORALL, "buffer of a frozen module", 0, NONE)                      \
+    X(25, STALLED_PARAMETER, FORALL, "half-precision parameter with gradient", 0, NONE)            \
+    X(26, REQUIRES_GRAD, FORALL, "parameter over its life", 0, NONE)                               \
+    X(27, OPTIMIZER_STATE, FORALL, "optimizer state", 0, NONE)                                     \
+    X(28, DECAYED_PARAMETER, FORALL, "parameter of a weight-decay group", 0, NONE)                 \
+    X(29, TIED_PAIR, FORALL, "tied parameters", 0, NONE)                                           \
+    X(30, ATTRIBUTE, FORALL, "attribute", 0, NONE)                                                 \
+    X(31, GROUP_LR, FORALL, "learning rate of a group", 0, NONE)                                   \
+    X(32, SIBLINGS, FORALL, "parameters of equal layers", 0, NONE)                                 \
+    X(33, RNG_PAIR, CONSISTENT, "random states", 1, NONE)                                          \
+    X(34, SAVED_TENSOR, CHECKPOINT, "saved tensor", 0, NONE)                                       \
+    X(35, LOADED_TENSOR, CHECKPOINT, "loaded tensor", 0, NONE)                                     \
+    X(36, BATCH, DATA, "batch", 1, NONE)                                                           \
+    X(37, EPOCH, DATA, "epoch", 0, NONE)                                                           \
+    X(38, RUN, PLAN, "run", 0, NONE)
 
 typedef enum tocsin_population_kind {
-#define X(number, name, relation, slug, pair) TOCSIN_POPULATION_##name = number,
+#define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 20
+        TOCSIN_POPULATION_KIND_COUNT = 39
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
     uint8_t kind;       /* tocsin_population_kind */
     uint8_t role;       /* tocsin_role of the call; NONE: by function name */
-    uint8_t variable;   /* REPLICAS: tocsin_variable_kind */
+    uint8_t variable;   /* REPLICAS, RESTING_VARIABLE: tocsin_variable_kind */
     uint8_t moment;     /* REPLICAS: tocsin_moment */
     tocsin_symbol name; /* by function name: the function; REPLICAS: the attribute; else 0 */
 } tocsin_population_key;
 
-/* Every predicate: X(number, NAME, "slug in files"). */
+/* Every predicate: X(number, NAME, "slug in files", members). */
 #define TOCSIN_PREDICATE_TABLE(X)                                                                  \
-    X(1, EQUAL, "equal")                                                                           \
-    X(2, CALLS, "calls") /* role or name: the callee */                                            \
-    X(3, CHANGES_PARAMETER, "changes a parameter")                                                 \
-    X(4, FINDS_GRADIENT, "finds a gradient")                                                       \
-    X(5, HOLDS_TRAINABLE, "holds a trainable parameter")                                           \
-    X(6, DATA_CHANGES, "data changes")                                                             \
-    X(7, DATA_STAYS, "data stays")                                                                 \
-    X(8, GRADIENT_PRESENT, "gradient present")                                                     \
-    X(9, GRADIENT_CLEARED, "gradient cleared since the previous step")                             \
-    X(10, IN_OPTIMIZER, "held by an optimizer")                                                    \
-    X(11, IN_MODEL, "belongs to the model")                                                        \
-    X(12, FINITE, "finite")                                                                        \
-    X(13, FOLLOWS, "preceded by")         /* role or name: what was completed */                   \
-    X(14, ARGUMENT_IS, "argument equals") /* name: the field; value */                             \
-    X(15, DISTINCT, "arguments distinct within the step")                                          \
-    X(16, SAME, "same")                     /* name: what both ranks share */                      \
-    X(17, RETURN_IS, "return equals")       /* name: "return.dtype"; value */                      \
-    X(18, RETURN_MATCHES, "return matches") /* name: "return.dtype"; other: field */
+    X(1, EQUAL, "equal", NONE)                                                                     \
+    X(2, CALLS, "calls", CALLEE) /* role or name: the callee */                                    \
+    X(3, CHANGES_PARAMETER, "changes a parameter", NONE)                                           \
+    X(4, FINDS_GRADIENT, "finds a gradient", NONE)                                                 \
+    X(5, HOLDS_TRAINABLE, "holds a trainable parameter", NONE)                                     \
+    X(6, DATA_CHANGES, "data changes", NONE)                                                       \
+    X(7, DATA_STAYS, "data stays", NONE)                                                           \
+    X(8, GRADIENT_PRESENT, "gradient present", NONE)                                               \
+    X(9, GRADIENT_CLEARED, "gradient cleared since the previous step", NONE)                       \
+    X(10, IN_OPTIMIZER, "held by an optimizer", NONE)                                              \
+    X(11, IN_MODEL, "belongs to the model", NONE)                                                  \
+    X(12, FINITE, "finite", NONE)                                                                  \
+    X(13, FOLLOWS, "preceded by", CALLEE)        /* role or name: what was completed */            \
+    X(14, ARGUMENT_IS, "argument equals", VALUE) /* name: the field; value */                      \
+    X(15, DISTINCT, "arguments distinct within the step", NONE)                                    \
+    X(16, SAME, "same", FIELD)                     /* name: what both ranks share */               \
+    X(17, RETURN_IS, "return equals", VALUE)       /* name: "return.dtype"; value */               \
+    X(18, RETURN_MATCHES, "return matches", OTHER) /* name: "return.dtype"; other: field */        \
+    X(19, CONTAINS_WITH, "contains with",                                                          \
+      CALLEE_VALUE)                                /* name: the callee; other: its field; value */ \
+    X(20, CHANGES, "changes", VALUE)               /* name: attribute; value: "non_zero>none" */   \
+    X(21, LEADS, "followed by", CALLEE)            /* role or name: what has to come */            \
+    X(22, RETURN_AT_MOST, "return at most", OTHER) /* name: "return.shape[0]"; other: field */     \
+    X(23, RETURN_AT_LEAST, "return at least", OTHER)                                               \
+    X(24, DIFFERS, "differs", FIELD) /* name: what differs between ranks */                        \
+    X(25, MOVES, "moves within 16 updates", NONE)                                                  \
+    X(26, FLAG_STAYS, "requires_grad stays", NONE)                                                 \
+    X(27, DTYPE_AS_PARAMETER, "as wide as its parameter", NONE)                                    \
+    X(28, AS_LIVE, "equals the live tensor", NONE)                                                 \
+    X(29, AS_SAVED, "equals the saved tensor", NONE)                                               \
+    X(30, COMPLETE, "complete", NONE)                                                              \
+    X(31, DECAY_BY_RANK, "decay as its shape has axes", NONE)                                      \
+    X(32, TIED_STAYS, "tie stays", NONE)                                                           \
+    X(33, VALUE_STAYS, "value stays", NONE)                                                        \
+    X(34, DISJOINT, "no sample twice", NONE)                                                       \
+    X(35, COVERS, "covers the data set", NONE)                                                     \
+    X(36, REORDERED, "in another order than before", NONE)                                         \
+    X(37, LR_CONTINUES, "goes on after loading", NONE)                                             \
+    X(38, STEPS_AS_PLANNED, "steps as planned", NONE)                                              \
+    X(39, TOKENS_AS_PLANNED, "tokens as planned", NONE)                                            \
+    X(40, ALIKE, "alike", NONE)
 
 typedef enum tocsin_predicate {
-#define X(number, name, slug) TOCSIN_PREDICATE_##name = number,
+#define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 19
+        TOCSIN_PREDICATE_COUNT = 41
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {
     uint8_t predicate; /* tocsin_predicate */
-    uint8_t role;      /* CALLS, FOLLOWS of a role */
+    uint8_t role;      /* CALLS, FOLLOWS, LEADS, CONTAINS_WITH of a role */
     uint16_t zero;     /* 0: keys are compared as bytes */
     tocsin_symbol name;
     tocsin_symbol other;
@@ -226,6 +271,10 @@ void tocsin_instance_describe(const tocsin_vocabulary *vocabulary, const tocsin_
  * of calls > an argument. */
 double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
                                     const tocsin_invariant *invariant);
+/* What goes wrong first when this is violated, in a few words: "gradient missing". `order`, unless
+ * NULL: how early it stands in a step; of several causes the smallest is upstream of the others. */
+const char *tocsin_cause_of(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                            int *order);
 
 /* ---- 4. Observer --------------------------------------------------------------------------- */
 
@@ -233,12 +282,14 @@ double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
  * the number of variables, of functions and of open calls, not by the length of the run. */
 typedef struct tocsin_observer tocsin_observer;
 
-/* Only these populations and facts are of interest. NULL members: all. */
+/* Only these populations, facts and fields are of interest. */
 typedef struct tocsin_wanted {
     const tocsin_population *populations;
     size_t population_count;
     const tocsin_fact *facts;
     size_t fact_count;
+    const tocsin_symbol *fields; /* NULL: all */
+    size_t field_count;
 } tocsin_wanted;
 
 typedef struct tocsin_observer_options {
@@ -304,6 +355,7 @@ struct tocsin_invariant {
     tocsin_precondition when;
     uint64_t instances; /* support: positive instances, and runs they came from */
     uint32_t runs;
+    uint32_t held_out; /* runs that, left out, confirmed what the others taught; 0: not known */
 };
 
 bool tocsin_clause_holds(const tocsin_clause *clause, const tocsin_field *fields, uint32_t count);
@@ -322,6 +374,11 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_add(tocsin_invariant_set *set,
 TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_sort(tocsin_invariant_set *set,
                                                        tocsin_error *error);
 const tocsin_invariant *tocsin_invariants_get(const tocsin_invariant_set *set, size_t index);
+/* The fields of which clauses and facts speak, to free with tocsin_free: what tocsin_wanted.fields
+ * takes. Never NULL on success. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_fields(const tocsin_invariant_set *set,
+                                                         tocsin_symbol **fields, size_t *count,
+                                                         tocsin_error *error);
 
 /* One English sentence, before an invariant is in a set (for dropped hypotheses). */
 void tocsin_invariant_say(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,

@@ -132,22 +132,27 @@ static tocsin_status get_callable(const line_reader *reader, const tocsin_json_v
     return TOCSIN_OK;
 }
 
+static tocsin_status get_variable(const line_reader *reader, const tocsin_json_value *object,
+                                  uint8_t *kind)
+{
+    const char *text;
+    TOCSIN_TRY(get_text(reader, object, "population", "variable", &text));
+    for (uint8_t k = 1; tocsin_variable_slug(k) != NULL; ++k)
+        if (strcmp(tocsin_variable_slug(k), text) == 0) {
+            *kind = k;
+            return TOCSIN_OK;
+        }
+    return bad(reader, "unknown variable \"%.60s\"", text);
+}
+
 static tocsin_status get_replica(const line_reader *reader, const tocsin_json_value *object,
                                  tocsin_population_key *key)
 {
-    const char *variable, *moment, *role;
-    TOCSIN_TRY(get_text(reader, object, "population", "variable", &variable));
+    const char *moment, *role;
+    TOCSIN_TRY(get_variable(reader, object, &key->variable));
     TOCSIN_TRY(get_text(reader, object, "population", "moment", &moment));
     TOCSIN_TRY(get_text(reader, object, "population", "role", &role));
     TOCSIN_TRY(get_symbol(reader, object, "population", "attribute", &key->name));
-    if (strcmp(variable, "parameter") == 0)
-        key->variable = TOCSIN_VARIABLE_PARAMETER;
-    else if (strcmp(variable, "buffer") == 0)
-        key->variable = TOCSIN_VARIABLE_BUFFER;
-    else if (strcmp(variable, "optimizer state") == 0)
-        key->variable = TOCSIN_VARIABLE_OPTIMIZER_STATE;
-    else
-        return bad(reader, "unknown variable \"%.60s\"", variable);
     key->role = (uint8_t)tocsin_role_from_name(role);
     if (key->role != TOCSIN_ROLE_OPTIMIZER_STEP)
         return bad(reader, "replicas are compared at role \"optimizer.step\" only");
@@ -184,6 +189,8 @@ static tocsin_status get_population(const line_reader *reader, const tocsin_json
         TOCSIN_TRY(get_callable(reader, object, "population", &key.role, &key.name));
     else if (members == TOCSIN_MEMBERS_REPLICA)
         TOCSIN_TRY(get_replica(reader, object, &key));
+    else if (members == TOCSIN_MEMBERS_VARIABLE)
+        TOCSIN_TRY(get_variable(reader, object, &key.variable));
     *kind_out = key.kind;
     *population = tocsin_population_of(reader->set->vocabulary, &key);
     return *population != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
@@ -205,13 +212,16 @@ static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value
     if (key.predicate == 0 || !tocsin_statement_exists(kind, key.predicate))
         return bad(reader, "the fact \"%.60s\" can not be stated of this population", is);
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
+    bool of_callee = members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE;
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE || of_callee)
         TOCSIN_TRY(get_callable(reader, object, "fact", &key.role, &key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.name));
+    if (of_callee)
+        TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.other));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "other", &key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE)
+    if (members == TOCSIN_FACT_MEMBERS_VALUE || of_callee)
         TOCSIN_TRY(get_scalar(reader, object, "fact", &key.value));
     *fact = tocsin_fact_of(reader->set->vocabulary, &key);
     return *fact != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
@@ -286,9 +296,9 @@ static tocsin_status get_when(const line_reader *reader, const tocsin_json_value
 static tocsin_status get_support(const line_reader *reader, const tocsin_json_value *line,
                                  tocsin_invariant *invariant)
 {
-    static const char *const allowed[] = {"instances", "runs", NULL};
+    static const char *const allowed[] = {"instances", "runs", "held_out", NULL};
     const tocsin_json_value *support = tocsin_json_get_member(line, "support");
-    int64_t instances, runs;
+    int64_t instances, runs, held_out = 0;
     if (support == NULL)
         return TOCSIN_OK;
     TOCSIN_TRY(check_members(reader, support, "\"support\"", allowed));
@@ -296,8 +306,13 @@ static tocsin_status get_support(const line_reader *reader, const tocsin_json_va
         !tocsin_json_get_integer(tocsin_json_get_member(support, "runs"), &runs) || instances < 0 ||
         runs < 0 || runs > INT32_MAX)
         return bad(reader, "\"support\" needs the counts \"instances\" and \"runs\"");
+    const tocsin_json_value *left_out = tocsin_json_get_member(support, "held_out");
+    if (left_out != NULL &&
+        (!tocsin_json_get_integer(left_out, &held_out) || held_out < 0 || held_out > INT32_MAX))
+        return bad(reader, "\"held_out\" is not a count");
     invariant->instances = (uint64_t)instances;
     invariant->runs = (uint32_t)runs;
+    invariant->held_out = (uint32_t)held_out;
     return TOCSIN_OK;
 }
 

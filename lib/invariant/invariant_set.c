@@ -218,3 +218,31 @@ void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index, uin
     if (runs != NULL)
         *runs = invariant->runs;
 }
+
+static size_t collect_fields(const tocsin_invariant_set *set, tocsin_symbol *fields)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < set->entries.count; ++i) {
+        const tocsin_invariant *invariant = &set->entries.items[i].invariant;
+        tocsin_fact_key fact = tocsin_fact_get_key(set->vocabulary, invariant->fact);
+        if (fields != NULL)
+            fields[count] = fact.name; /* 0 and names of functions do no harm */
+        ++count;
+        for (uint32_t g = 0; g < invariant->when.count; ++g)
+            for (uint32_t c = 0; c < invariant->when.any[g].count; ++c, ++count)
+                if (fields != NULL)
+                    fields[count] = invariant->when.any[g].clauses[c].field;
+    }
+    return count;
+}
+
+tocsin_status tocsin_invariants_fields(const tocsin_invariant_set *set, tocsin_symbol **fields,
+                                       size_t *count, tocsin_error *error)
+{
+    *count = collect_fields(set, NULL);
+    *fields = tocsin_zalloc(*count + 1, sizeof **fields);
+    if (*fields == NULL)
+        return tocsin_error_memory(error);
+    collect_fields(set, *fields);
+    return TOCSIN_OK;
+}

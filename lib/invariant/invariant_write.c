@@ -52,7 +52,6 @@ static void put_callable(const tocsin_vocabulary *vocabulary, uint8_t role, tocs
 static void put_population(const tocsin_vocabulary *vocabulary, tocsin_population population,
                            tocsin_json *json)
 {
-    static const char *const variables[] = {"", "parameter", "buffer", "optimizer state"};
     tocsin_population_key key = tocsin_population_get_key(vocabulary, population);
     const tocsin_population_trait *trait = tocsin_population_get_trait(key.kind);
     tocsin_json_key(json, "population");
@@ -65,11 +64,13 @@ static void put_population(const tocsin_vocabulary *vocabulary, tocsin_populatio
         put_callable(vocabulary, key.role, key.name, json);
         break;
     case TOCSIN_MEMBERS_REPLICA:
-        assert(key.variable > 0 && key.variable < TOCSIN_COUNT_OF(variables));
-        put_member(json, "variable", variables[key.variable]);
+        put_member(json, "variable", tocsin_variable_slug(key.variable));
         put_member(json, "attribute", tocsin_symbol_text(vocabulary, key.name));
         put_member(json, "role", tocsin_role_name((tocsin_role)key.role));
         put_member(json, "moment", key.moment == TOCSIN_MOMENT_ENTER ? "enter" : "exit");
+        break;
+    case TOCSIN_MEMBERS_VARIABLE:
+        put_member(json, "variable", tocsin_variable_slug(key.variable));
         break;
     }
     tocsin_json_end_object(json);
@@ -82,13 +83,17 @@ static void put_fact(const tocsin_vocabulary *vocabulary, tocsin_fact fact, tocs
     tocsin_json_begin_object(json);
     put_member(json, "is", tocsin_predicate_slug(key.predicate));
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
+    bool callee =
+        members == TOCSIN_FACT_MEMBERS_CALLEE || members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE;
+    if (callee)
         put_callable(vocabulary, key.role, key.name, json);
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         put_member(json, "field", tocsin_symbol_text(vocabulary, key.name));
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE)
+        put_member(json, "field", tocsin_symbol_text(vocabulary, key.other));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         put_member(json, "other", tocsin_symbol_text(vocabulary, key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE) {
+    if (members == TOCSIN_FACT_MEMBERS_VALUE || members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, key.value, json);
     }
@@ -156,6 +161,10 @@ static void put_entry(const tocsin_invariant_set *set, const tocsin_invariant_en
     tocsin_json_unsigned(json, entry->invariant.instances);
     tocsin_json_key(json, "runs");
     tocsin_json_unsigned(json, entry->invariant.runs);
+    if (entry->invariant.held_out > 0) {
+        tocsin_json_key(json, "held_out");
+        tocsin_json_unsigned(json, entry->invariant.held_out);
+    }
     tocsin_json_end_object(json);
     put_member(json, "text", entry->sentence);
     tocsin_json_end_object(json);

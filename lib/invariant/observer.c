@@ -15,7 +15,6 @@
 #define PROCESSES_MAX (1u << 16)
 #define THREADS_MAX   (1u << 16)
 #define OPEN_MAX      (1u << 14)
-#define SAMPLES_MAX   (1u << 22)
 #define METAS_MAX     1024u
 
 /* ---- failures, filter, emission ------------------------------------------------------------ */
@@ -74,7 +73,7 @@ void tocsin_observer_begin(tocsin_observer *observer)
 void tocsin_observer_add_field(tocsin_observer *observer, tocsin_symbol name, tocsin_scalar a,
                                tocsin_scalar b)
 {
-    if (name != 0 && (a != 0 || b != 0))
+    if (name != 0 && (a != 0 || b != 0) && tocsin_observer_wants_field(observer, name))
         PUSH(observer, &observer->fields, (tocsin_field){.name = name, .a = a, .b = b});
 }
 
@@ -307,9 +306,7 @@ static void count_call(tocsin_observer *observer, tocsin_process *process, tocsi
         if (count->step != frame->step)
             *count = (tocsin_count){.step = frame->step};
         frame->ordinals[i] = ++count->count;
-        const tocsin_population *populations = observer->callables.items[callable].populations;
-        for (unsigned kind = 1; kind < TOCSIN_POPULATION_KIND_COUNT; ++kind)
-            frame->interesting |= populations[kind] != 0;
+        frame->interesting |= observer->callables.items[callable].interesting;
     }
 }
 
@@ -331,13 +328,36 @@ static void enter(tocsin_observer *observer, tocsin_process *process, const tocs
     count_call(observer, process, frame);
     if (frame->interesting || frame->role == TOCSIN_ROLE_OPTIMIZER_STEP)
         tocsin_fields_of_call(observer, process, frame, event);
-    tocsin_sequence_enter(observer, process, thread, frame);
-    tocsin_argument_enter(observer, process, frame, event);
-    bool outermost = true;
-    for (size_t i = 0; i + 1 < thread->open; ++i)
-        outermost &= thread->frames.items[i].role != TOCSIN_ROLE_COLLECTIVE;
-    if (frame->role == TOCSIN_ROLE_COLLECTIVE && outermost)
-        tocsin_collective_enter(observer, process, frame, event);
+    for (size_t i = 0; i < observer->active_count; ++i)
+        if (observer->active[i]->enter != NULL)
+            observer->active[i]->enter(observer, process, thread, frame, event);
+}
+
+static tocsin_moment_pair *moments_of(tocsin_observer *observer, tocsin_thread *thread,
+                                      size_t callable)
+{
+    while (thread->moments.count <= callable && observer->status == TOCSIN_OK)
+        PUSH(observer, &thread->moments, (tocsin_moment_pair){.left = 0});
+    return observer->status == TOCSIN_OK ? &thread->moments.items[callable] : NULL;
+}
+
+/* GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients. */
+static void stand_for_step(tocsin_observer *observer, tocsin_thread *thread,
+                           const tocsin_frame *frame)
+{
+    const char *name = tocsin_symbol_text(observer->vocabulary,
+                                          observer->callables.items[frame->callables[0]].name);
+    if (strcmp(name, "torch.amp.GradScaler.step") != 0)
+        return;
+    size_t step = tocsin_observer_callable(observer, 0, TOCSIN_ROLE_OPTIMIZER_STEP);
+    tocsin_moment_pair *moments =
+        observer->status == TOCSIN_OK ? moments_of(observer, thread, step) : NULL;
+    if (moments == NULL)
+        return;
+    moments->completed = thread->clock;
+    if (thread->open >= 2) /* also for the user's function that calls the scaler */
+        thread->frames.items[thread->open - 2].roles_inside |= UINT32_C(1)
+                                                               << TOCSIN_ROLE_OPTIMIZER_STEP;
 }
 
 /* The call is over: tell the enclosing call and the thread's sequence. */
@@ -347,15 +367,16 @@ static void close_call(tocsin_observer *observer, tocsin_thread *thread, const t
     ++thread->clock;
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
         uint32_t callable = frame->callables[i];
-        while (thread->moments.count <= callable && observer->status == TOCSIN_OK)
-            PUSH(observer, &thread->moments, (tocsin_moment_pair){.left = 0});
-        if (observer->status != TOCSIN_OK)
+        tocsin_moment_pair *moments = moments_of(observer, thread, callable);
+        if (moments == NULL)
             return;
-        thread->moments.items[callable].left = thread->clock;
+        moments->left = thread->clock;
         if (completed)
-            thread->moments.items[callable].completed = thread->clock;
+            moments->completed = thread->clock;
     }
-    if (thread->open < 2)
+    if (completed && frame->role == TOCSIN_ROLE_SCALER)
+        stand_for_step(observer, thread, frame);
+    if (thread->open < 2 || observer->status != TOCSIN_OK)
         return;
     tocsin_frame *outer = &thread->frames.items[thread->open - 2];
     outer->roles_inside |= frame->roles_inside;
@@ -368,6 +389,24 @@ static void close_call(tocsin_observer *observer, tocsin_thread *thread, const t
         PUSH(observer, &outer->inside, 0);
     if (observer->status == TOCSIN_OK)
         outer->inside.items[word] |= UINT64_C(1) << (frame->callables[0] % 64);
+}
+
+/* Link each variable to its gradient at the start and its data at the end of optimizer.step. */
+static void link_samples(tocsin_observer *observer, const tocsin_frame *frame)
+{
+    uint64_t epoch = ++observer->epoch;
+    for (size_t i = 0; i < frame->samples.count; ++i) {
+        const tocsin_sample *sample = &frame->samples.items[i];
+        tocsin_variable *variable = sample->variable;
+        if (variable->epoch != epoch) {
+            variable->epoch = epoch;
+            variable->gradient = variable->data = 0;
+        }
+        if (sample->attribute == TOCSIN_ATTRIBUTE_GRAD && sample->moment == TOCSIN_MOMENT_ENTER)
+            variable->gradient = (uint32_t)i + 1;
+        else if (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT)
+            variable->data = (uint32_t)i + 1;
+    }
 }
 
 static void leave(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event)
@@ -383,123 +422,22 @@ static void leave(tocsin_observer *observer, tocsin_process *process, const tocs
     thread->open = at; /* calls above it have lost their EXIT */
     tocsin_frame *frame = &thread->frames.items[at - 1];
     bool completed = event->kind == TOCSIN_EVENT_EXIT;
-    if (completed) {
-        tocsin_output_leave(observer, process, frame, event);
-        tocsin_contain_leave(observer, process, frame);
-        if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP) {
-            tocsin_forall_leave(observer, process, frame);
-            tocsin_consistent_leave(observer, process, frame);
-        }
-    }
     close_call(observer, thread, frame, completed);
-    tocsin_sequence_leave(observer, process, thread, frame, completed);
+    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        link_samples(observer, frame);
+    for (size_t i = 0; i < observer->active_count && observer->status == TOCSIN_OK; ++i)
+        if (observer->active[i]->leave != NULL)
+            observer->active[i]->leave(observer, process, thread, frame, event, completed);
     --thread->open;
-}
-
-/* ---- states -------------------------------------------------------------------------------- */
-
-static tocsin_variable *variable_at(tocsin_observer *observer, tocsin_process *process,
-                                    tocsin_id id)
-{
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    uint64_t *known = tocsin_map_find(&process->variables, id);
-    if (known != NULL)
-        return (tocsin_variable *)(uintptr_t)*known;
-    tocsin_variable *variable = tocsin_zalloc(1, sizeof *variable);
-    if (variable == NULL ||
-        !tocsin_map_put(&process->variables, id, (uint64_t)(uintptr_t)variable)) {
-        tocsin_free(variable);
-        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-        return NULL;
-    }
-    variable->name = dictionary->variable_name(dictionary->producer, id);
-    variable->kind = (uint8_t)dictionary->variable_kind(dictionary->producer, id);
-    variable->symbol =
-        tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, variable->name));
-    tocsin_literal name = {.kind = TOCSIN_VALUE_STRING, .text = variable->name};
-    variable->name_scalar =
-        tocsin_observer_need(observer, tocsin_scalar_of(observer->vocabulary, &name));
-    tocsin_literal type = {.kind = TOCSIN_VALUE_STRING,
-                           .text = dictionary->variable_type(dictionary->producer, id)};
-    variable->type = tocsin_observer_need(observer, tocsin_scalar_of(observer->vocabulary, &type));
-    return variable;
-}
-
-static uint8_t attribute_of(const char *name)
-{
-    return strcmp(name, "data") == 0   ? TOCSIN_ATTRIBUTE_DATA
-           : strcmp(name, "grad") == 0 ? TOCSIN_ATTRIBUTE_GRAD
-                                       : TOCSIN_ATTRIBUTE_OTHER;
-}
-
-/* A parameter is compared with what it was when the previous optimizer.step returned, and only when
- * that is unknown with an earlier reading: a recorder that reads less often (tocsin run) must not
- * lead to other facts than one that reads always. */
-static void sample_data(tocsin_variable *variable, tocsin_sample *sample, uint8_t role)
-{
-    bool after_step = role == TOCSIN_ROLE_OPTIMIZER_STEP && sample->moment == TOCSIN_MOMENT_EXIT;
-    if ((sample->flags & TOCSIN_STATE_DIGESTED) == 0 || (variable->has_data && !after_step))
-        return;
-    sample->has_before = variable->has_data;
-    sample->absmax_before = variable->absmax;
-    sample->changed = variable->has_data &&
-                      memcmp(&variable->digest, &sample->digest, sizeof sample->digest) != 0;
-    variable->has_data = true;
-    variable->digest = sample->digest;
-    variable->absmax = sample->absmax;
-}
-
-/* Outside optimizer.step: was the gradient seen, and seen to be none or zero? */
-static void sample_gradient(tocsin_variable *variable, const tocsin_sample *sample)
-{
-    bool digested = (sample->flags & TOCSIN_STATE_DIGESTED) != 0;
-    bool present = (sample->flags & TOCSIN_STATE_PRESENT) != 0;
-    if (present && !digested)
-        return;
-    variable->observed = true;
-    variable->cleared |= !present || (sample->absmax == 0 && sample->bad_count == 0);
 }
 
 static void state(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event)
 {
-    const tocsin_state *read = &event->state;
-    const tocsin_dictionary *dictionary = &process->dictionary;
     tocsin_thread *thread = thread_at(observer, process, event->thread);
-    tocsin_variable *variable = variable_at(observer, process, read->variable);
-    if (thread == NULL || variable == NULL || observer->status != TOCSIN_OK)
+    if (thread == NULL)
         return;
     tocsin_frame *frame = thread->open > 0 ? &thread->frames.items[thread->open - 1] : NULL;
-    tocsin_sample sample = {
-        .variable = variable,
-        .flags = read->flags,
-        .attribute = attribute_of(dictionary->string(dictionary->producer, read->attribute)),
-        .moment = read->moment,
-        .dtype = read->dtype,
-        .ndim = read->ndim,
-        .attribute_name = read->attribute,
-        .shape = read->shape,
-        .observed = variable->observed,
-        .cleared = variable->cleared,
-        .lr = read->lr,
-        .absmax = read->statistics.absmax,
-        .bad_count = read->statistics.nan_count + read->statistics.inf_count,
-        .digest = read->digest};
-    uint8_t role = frame != NULL ? frame->role : TOCSIN_ROLE_NONE;
-    if (sample.attribute == TOCSIN_ATTRIBUTE_DATA)
-        sample_data(variable, &sample, role);
-    else if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD &&
-             ((role == TOCSIN_ROLE_BACKWARD && read->moment == TOCSIN_MOMENT_ENTER) ||
-              (role == TOCSIN_ROLE_ZERO_GRAD && read->moment == TOCSIN_MOMENT_EXIT)))
-        sample_gradient(variable, &sample);
-    if (role != TOCSIN_ROLE_OPTIMIZER_STEP)
-        return;
-    process->unordered |=
-        (read->flags & (TOCSIN_STATE_IN_OPTIMIZER | TOCSIN_STATE_IN_THIS_OPTIMIZER)) ==
-        TOCSIN_STATE_IN_OPTIMIZER;
-    if (frame->samples.count >= SAMPLES_MAX)
-        tocsin_observer_fail(observer, TOCSIN_E_LIMIT, "more than 2^22 states in one call");
-    else
-        PUSH(observer, &frame->samples, sample);
+    tocsin_observer_state(observer, process, frame, event);
 }
 
 /* ---- meta ---------------------------------------------------------------------------------- */
@@ -525,6 +463,15 @@ static void set_meta(tocsin_observer *observer, tocsin_process *process, const c
                  .name = symbol, .value = value, .identity = tocsin_field_is_identity(name)});
 }
 
+static void set_step(tocsin_observer *observer, tocsin_process *process, int64_t step)
+{
+    bool changed = process->step != step;
+    process->step = step;
+    for (size_t i = 0; i < observer->active_count && changed; ++i)
+        if (observer->active[i]->step != NULL)
+            observer->active[i]->step(observer, process);
+}
+
 static void meta(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event)
 {
     if (event->value_count == 0)
@@ -534,7 +481,7 @@ static void meta(tocsin_observer *observer, tocsin_process *process, const tocsi
     bool integer = value->kind == TOCSIN_VALUE_INT;
     if (strcmp(key, "step") == 0) {
         if (integer && value->as.integer >= 0 && value->as.integer < INT64_MAX)
-            process->step = value->as.integer;
+            set_step(observer, process, value->as.integer);
     } else if (strcmp(key, "micro_step") == 0) {
         process->micro_step = integer ? value->as.integer : -1;
     } else {
@@ -550,9 +497,24 @@ static void meta(tocsin_observer *observer, tocsin_process *process, const tocsi
                                    : tocsin_scalar_of_value(observer, process, value);
         set_meta(observer, process, key, scalar);
     }
+    for (size_t i = 0; i < observer->active_count; ++i)
+        if (observer->active[i]->meta != NULL)
+            observer->active[i]->meta(observer, process, event);
 }
 
 /* ---- the observer -------------------------------------------------------------------------- */
+
+static bool fill_fields(tocsin_observer *observer, const tocsin_wanted *wanted)
+{
+    observer->filters_fields = wanted->fields != NULL;
+    for (size_t i = 0; i < wanted->field_count && wanted->fields != NULL; ++i) {
+        while (observer->wanted_fields.count <= wanted->fields[i])
+            if (!TOCSIN_VEC_PUSH(&observer->wanted_fields, false))
+                return false;
+        observer->wanted_fields.items[wanted->fields[i]] = true;
+    }
+    return true;
+}
 
 static bool fill_set(tocsin_map *set, const uint32_t *ids, size_t count)
 {
@@ -560,6 +522,30 @@ static bool fill_set(tocsin_map *set, const uint32_t *ids, size_t count)
     for (size_t i = 0; i < count; ++i)
         done &= tocsin_map_put(set, ids[i], 1);
     return done;
+}
+
+/* Is any population of the relation wanted? */
+static bool is_wanted(const tocsin_observer *observer, const tocsin_relation_part *part,
+                      const tocsin_wanted *wanted)
+{
+    bool found = wanted == NULL;
+    for (size_t i = 0; wanted != NULL && i < wanted->population_count; ++i) {
+        uint8_t kind = tocsin_population_get_key(observer->vocabulary, wanted->populations[i]).kind;
+        found |= strchr((const char *)part->kinds, kind) != NULL;
+    }
+    return found;
+}
+
+static void open_relations(tocsin_observer *observer, const tocsin_wanted *wanted)
+{
+    for (size_t i = 0; i < TOCSIN_PART_COUNT && observer->status == TOCSIN_OK; ++i) {
+        const tocsin_relation_part *part = tocsin_relation_parts[i];
+        if (!is_wanted(observer, part, wanted))
+            continue;
+        observer->active[observer->active_count++] = part;
+        if (part->open != NULL)
+            observer->own[i] = part->open(observer);
+    }
 }
 
 static void name_fields(tocsin_observer *observer)
@@ -620,9 +606,11 @@ tocsin_status tocsin_observer_new(const tocsin_observer_options *options,
     if (made->filtered &&
         (!fill_set(&made->wanted_populations, options->wanted->populations,
                    options->wanted->population_count) ||
-         !fill_set(&made->wanted_facts, options->wanted->facts, options->wanted->fact_count)))
+         !fill_set(&made->wanted_facts, options->wanted->facts, options->wanted->fact_count) ||
+         !fill_fields(made, options->wanted)))
         tocsin_observer_fail(made, TOCSIN_E_MEMORY, "out of memory");
     name_fields(made);
+    open_relations(made, options->wanted);
     tocsin_status status = made->status;
     if (status != TOCSIN_OK)
         tocsin_observer_free(made);
@@ -686,7 +674,10 @@ int64_t tocsin_observer_step(const tocsin_observer *observer, size_t process)
 
 tocsin_status tocsin_observer_finish(tocsin_observer *observer, tocsin_error *error)
 {
-    observer->error = error; /* all comparisons are made as events arrive: nothing is left open */
+    observer->error = error;
+    for (size_t i = 0; i < observer->active_count && observer->status == TOCSIN_OK; ++i)
+        if (observer->active[i]->finish != NULL)
+            observer->active[i]->finish(observer);
     return observer->status;
 }
 
@@ -709,9 +700,12 @@ void tocsin_observer_free(tocsin_observer *observer)
     TOCSIN_VEC_FREE(&observer->facts);
     tocsin_map_free(&observer->wanted_populations);
     tocsin_map_free(&observer->wanted_facts);
+    TOCSIN_VEC_FREE(&observer->wanted_fields);
     tocsin_map_free(&observer->callable_of);
     tocsin_map_free(&observer->names_of);
     tocsin_map_free(&observer->variety);
-    tocsin_windows_free(observer);
+    for (size_t i = 0; i < TOCSIN_PART_COUNT; ++i)
+        if (observer->own[i] != NULL && tocsin_relation_parts[i]->close != NULL)
+            tocsin_relation_parts[i]->close(observer->own[i]);
     tocsin_free(observer);
 }

@@ -1,6 +1,20 @@
-/* The relations by name, and the codes of their findings. */
+/* The relations: which there are, by name, and the codes of their findings. */
 #include <assert.h>
-#include <invariant/instance.h>
+#include <invariant/relation.h>
+
+const tocsin_relation_part *const tocsin_relation_parts[TOCSIN_PART_COUNT] = {
+#define X(NAME, name) &tocsin_relation_##name,
+    TOCSIN_RELATION_PARTS(X)
+#undef X
+};
+
+const tocsin_relation_part *tocsin_relation_part_of(uint8_t kind)
+{
+    for (size_t i = 0; i < TOCSIN_PART_COUNT; ++i)
+        if (strchr((const char *)tocsin_relation_parts[i]->kinds, kind) != NULL)
+            return tocsin_relation_parts[i];
+    return NULL;
+}
 
 static const tocsin_code codes[] = {
     {"TOC001", "Consistent", "replicas of a variable differ between ranks",
@@ -35,6 +49,21 @@ static const tocsin_code codes[] = {
      "The dtype, shape, requires_grad or value that a function returned does not stand in the\n"
      "relation to its arguments that it always had. Common causes: autocast not applied, a batch\n"
      "flattened or cut, a detached output."},
+    {"TOC007", "Checkpoint", "a checkpoint is not what was trained, or not what was loaded",
+     "A tensor that was saved differs from the live one, a loaded tensor from the saved one, or "
+     "one\n"
+     "is missing. Common causes: saving the wrong object or before the step, a key that was\n"
+     "renamed, strict=False, loading into a copy that is not trained."},
+    {"TOC008", "Data", "samples are not read as they should be",
+     "Two ranks or workers read the same samples, an epoch left samples out, or it read them in "
+     "the\n"
+     "order of the one before. Common causes: no DistributedSampler, set_epoch() forgotten, "
+     "workers\n"
+     "with equal random states."},
+    {"TOC009", "Plan", "the run is not what was planned",
+     "The number of steps or tokens is not what was declared by tocsin.expect() or the trainer's\n"
+     "arguments. Common causes: rounding by gradient accumulation or by the number of ranks,\n"
+     "the last batch dropped."},
 };
 
 _Static_assert(TOCSIN_COUNT_OF(codes) + 1 == TOCSIN_RELATION_COUNT, "one code a relation");

@@ -23,6 +23,7 @@ typedef struct tocsin_callable {
     bool ordered;       /* has a place in sequences */
     tocsin_population
         populations[TOCSIN_POPULATION_KIND_COUNT]; /* 0: not wanted, or not sensible */
+    bool interesting;                              /* any of them is not 0 */
     tocsin_fact calls;                             /* 0: not wanted */
     tocsin_fact follows;
 } tocsin_callable;
@@ -47,10 +48,21 @@ typedef struct tocsin_tensor_argument {
     tocsin_id shape;
 } tocsin_tensor_argument;
 
-typedef enum tocsin_attribute { /* of a variable */
-                                TOCSIN_ATTRIBUTE_OTHER,
-                                TOCSIN_ATTRIBUTE_DATA,
-                                TOCSIN_ATTRIBUTE_GRAD
+/* Attributes of variables, and their words. */
+#define TOCSIN_ATTRIBUTE_TABLE(X)                                                                  \
+    X(DATA, "data")                                                                                \
+    X(GRAD, "grad")                                                                                \
+    X(SAVED, "saved")                                                                              \
+    X(LOADED, "loaded")                                                                            \
+    X(SAMPLES, "samples")                                                                          \
+    X(VALUE, "value")
+
+typedef enum tocsin_attribute {
+    TOCSIN_ATTRIBUTE_OTHER,
+#define X(name, word) TOCSIN_ATTRIBUTE_##name,
+    TOCSIN_ATTRIBUTE_TABLE(X)
+#undef X
+        TOCSIN_ATTRIBUTE_COUNT
 } tocsin_attribute;
 
 typedef struct tocsin_variable {
@@ -70,7 +82,7 @@ typedef struct tocsin_variable {
     uint32_t data;
 } tocsin_variable;
 
-/* A state read inside a call, with what was known of the variable before. */
+/* A state, with what was known of the variable before. */
 typedef struct tocsin_sample {
     tocsin_variable *variable;
     uint32_t flags; /* TOCSIN_STATE_* */
@@ -96,7 +108,7 @@ typedef struct tocsin_frame { /* an open call */
     int64_t step; /* 1-based */
     tocsin_id site;
     uint8_t role;
-    bool interesting;      /* someone wants its fields */
+    bool interesting;      /* some relation makes instances of it */
     uint32_t callables[2]; /* its function and, when it has a role, its role */
     uint32_t callable_count;
     uint32_t ordinals[2];  /* of this call in its step, per callable */
@@ -109,7 +121,7 @@ typedef struct tocsin_frame { /* an open call */
     TOCSIN_VEC(tocsin_number) numbers;
     TOCSIN_VEC(tocsin_fact) arguments; /* what is true of its arguments */
     TOCSIN_VEC(uint64_t) inside;       /* bits: functions completed directly inside */
-    TOCSIN_VEC(tocsin_sample) samples;
+    TOCSIN_VEC(tocsin_sample) samples; /* optimizer.step: data and grad of parameters, buffers */
 } tocsin_frame;
 
 typedef struct tocsin_moment_pair { /* of a callable in a thread, on the thread's own clock */
@@ -158,6 +170,63 @@ typedef struct tocsin_process {
     int32_t world_size;
 } tocsin_process;
 
+struct tocsin_needs; /* what a recorder must record: selection_write.c */
+
+/* A relation: one file, one constant `tocsin_relation_<name>` and one line in the table below. It
+ * is told of what happens and emits instances. Every hook may be NULL; a relation none of whose
+ * kinds is wanted is not asked at all. */
+typedef struct tocsin_relation_part {
+    const uint8_t *kinds; /* of the populations that it makes, ended by 0 */
+    /* Its memory, or NULL after tocsin_observer_fail: observer->own[TOCSIN_PART_<NAME>]. */
+    void *(*open)(tocsin_observer *observer);
+    void (*close)(void *own);
+    /* A new function or role: give it populations by tocsin_callable_population. */
+    void (*callable)(tocsin_observer *observer, tocsin_callable *callable);
+    /* A call begins; its frame is the thread's last one. */
+    void (*enter)(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event);
+    /* It was left by return (completed) or by an exception. The enclosing call and the thread know
+     * already; the frame is still the thread's last one. */
+    void (*leave)(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed);
+    /* A state was read; frame: of the innermost open call, or NULL. The variable's memory (digest,
+     * cleared, ...) includes this state already, the sample says what was known before. */
+    void (*state)(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                  const tocsin_sample *sample, const tocsin_event *event);
+    void (*meta)(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event);
+    /* process->step has changed: forget what belongs to earlier steps. */
+    void (*step)(tocsin_observer *observer, tocsin_process *process);
+    void (*finish)(tocsin_observer *observer); /* no more events will come */
+    /* Ask for what judging this invariant, of one of the kinds, takes beyond its call, the
+     * arguments that its clauses speak of and its callee. */
+    void (*need)(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs);
+} tocsin_relation_part;
+
+/* X(NAME, name), in the order in which they are asked. */
+#define TOCSIN_RELATION_PARTS(X)                                                                   \
+    X(OUTPUT, output)                                                                              \
+    X(CONTAIN, contain)                                                                            \
+    X(FORALL, forall)                                                                              \
+    X(CONSISTENT, consistent)                                                                      \
+    X(SEQUENCE, sequence)                                                                          \
+    X(ARGUMENT, argument)                                                                          \
+    X(COLLECTIVE, collective)
+
+enum {
+#define X(NAME, name) TOCSIN_PART_##NAME,
+    TOCSIN_RELATION_PARTS(X)
+#undef X
+        TOCSIN_PART_COUNT
+};
+#define X(NAME, name) extern const tocsin_relation_part tocsin_relation_##name;
+TOCSIN_RELATION_PARTS(X)
+#undef X
+extern const tocsin_relation_part *const tocsin_relation_parts[TOCSIN_PART_COUNT]; /* relation.c */
+
+/* The relation that makes populations of this kind; NULL: none. */
+const tocsin_relation_part *tocsin_relation_part_of(uint8_t kind);
+
 struct tocsin_observer {
     tocsin_vocabulary *vocabulary;
     tocsin_instance_sink *sink;
@@ -166,8 +235,10 @@ struct tocsin_observer {
     bool filtered;
     tocsin_map wanted_populations;
     tocsin_map wanted_facts;
-    tocsin_status status; /* the first failure */
-    tocsin_error *error;  /* of the running _feed */
+    bool filters_fields;
+    TOCSIN_VEC(bool) wanted_fields; /* by symbol; later symbols are not wanted */
+    tocsin_status status;           /* the first failure */
+    tocsin_error *error;            /* of the running _feed */
     uint64_t instances;
     uint64_t epoch;
     TOCSIN_VEC(tocsin_callable) callables;
@@ -177,7 +248,9 @@ struct tocsin_observer {
     tocsin_map names_of; /* base symbol -> index + 1 */
     TOCSIN_VEC(tocsin_process *) processes;
     tocsin_map variety; /* (callable, field) -> how many values facts were made of */
-    struct tocsin_windows *windows;
+    const tocsin_relation_part *active[TOCSIN_PART_COUNT]; /* those that are wanted */
+    size_t active_count;
+    void *own[TOCSIN_PART_COUNT];
     TOCSIN_VEC(tocsin_field) fields; /* scratch of one instance */
     TOCSIN_VEC(tocsin_fact) facts;
     tocsin_scalar truth[2], opaque_int, opaque_float;
@@ -200,11 +273,18 @@ tocsin_population tocsin_observer_population(tocsin_observer *observer,
 tocsin_fact tocsin_observer_fact(tocsin_observer *observer, const tocsin_fact_key *key);
 tocsin_fact tocsin_observer_simple_fact(tocsin_observer *observer, tocsin_predicate predicate);
 
+/* Do wanted clauses or facts speak of this field? */
+static inline bool tocsin_observer_wants_field(const tocsin_observer *observer, tocsin_symbol name)
+{
+    return !observer->filters_fields ||
+           (name < observer->wanted_fields.count && observer->wanted_fields.items[name]);
+}
+
 /* All fields of a call. */
 void tocsin_observer_add_call_fields(tocsin_observer *observer, const tocsin_frame *frame);
 /* Start an instance: empties the scratch fields and facts. */
 void tocsin_observer_begin(tocsin_observer *observer);
-/* Add to the scratch; 0 for name, scalar or fact is left out. */
+/* Add to the scratch; 0 for name, scalar or fact is left out, and so are unwanted fields. */
 void tocsin_observer_add_field(tocsin_observer *observer, tocsin_symbol name, tocsin_scalar a,
                                tocsin_scalar b);
 void tocsin_observer_add_fact(tocsin_observer *observer, tocsin_fact fact);
@@ -221,8 +301,16 @@ size_t tocsin_fields_sort(tocsin_field *fields, size_t count);
 
 /* The callable of a function (role NONE) or a role; SIZE_MAX after a failure. */
 size_t tocsin_observer_callable(tocsin_observer *observer, tocsin_symbol name, uint8_t role);
+/* Give the callable the population of that kind of its calls, if it is wanted. */
+void tocsin_callable_population(tocsin_observer *observer, tocsin_callable *callable, uint8_t kind);
 /* Does the role gather functions of different meaning, to be told apart by name? */
 bool tocsin_role_is_diverse(uint8_t role);
+
+/* ---- variable_state.c ---------------------------------------------------------------------- */
+
+/* A STATE event; frame: of the innermost open call of its thread, or NULL. */
+void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                           const tocsin_event *event);
 
 /* ---- fields.c ------------------------------------------------------------------------------ */
 
@@ -250,26 +338,13 @@ typedef enum tocsin_sample_fields {
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
                              const tocsin_sample *sample, tocsin_sample_fields which);
 
-/* ---- relations ----------------------------------------------------------------------------- */
+/* ---- selection_write.c: what relations need to be recorded ---------------------------------- */
 
-/* A call was left by return (completed) or by an exception. */
-void tocsin_sequence_leave(tocsin_observer *observer, tocsin_process *process,
-                           tocsin_thread *thread, const tocsin_frame *frame, bool completed);
-
-void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
-void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame);
-void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
-                           tocsin_thread *thread, tocsin_frame *frame);
-void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                           const tocsin_event *event);
-void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
-                             tocsin_frame *frame, const tocsin_event *event);
-void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                         const tocsin_event *event);
-void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
-                             tocsin_frame *frame);
-
-/* Windows in which processes are compared (relation_consistent.c). */
-void tocsin_windows_free(tocsin_observer *observer);
+/* Calls of a role, or of a function (role NONE) by name. */
+void tocsin_need_call(struct tocsin_needs *needs, uint8_t role, tocsin_symbol name, bool arguments);
+/* States of variables of a kind, read at the start or the end of calls of a role; digest: and their
+ * content, not only whether they are there. */
+void tocsin_need_state(struct tocsin_needs *needs, uint8_t role, uint8_t moment,
+                       tocsin_attribute attribute, uint8_t variable, bool digest);
 
 #endif

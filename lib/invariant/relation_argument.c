@@ -69,9 +69,18 @@ static void judge_distinct(tocsin_observer *observer, tocsin_process *process, t
     tocsin_observer_emit(observer, &instance);
 }
 
-void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                           const tocsin_event *event)
+static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
+    if (made->role != TOCSIN_ROLE_NONE)
+        return;
+    tocsin_callable_population(observer, made, TOCSIN_POPULATION_CALL_ARGUMENTS);
+    tocsin_callable_population(observer, made, TOCSIN_POPULATION_FURTHER_CALL);
+}
+
+static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event)
+{
+    (void)thread;
     assert(frame->callable_count > 0);
     const tocsin_population *populations =
         observer->callables.items[frame->callables[0]].populations;
@@ -91,3 +100,15 @@ void tocsin_argument_enter(tocsin_observer *observer, tocsin_process *process, t
     if (further != 0 && judges_distinct(frame->role))
         judge_distinct(observer, process, frame, event, further);
 }
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
+    tocsin_need_call(needs, key.role, key.name, true);
+}
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_ARGUMENTS, TOCSIN_POPULATION_FURTHER_CALL,
+                                0};
+const tocsin_relation_part tocsin_relation_argument = {
+    .kinds = kinds, .callable = callable, .enter = enter, .need = need};

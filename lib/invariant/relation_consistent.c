@@ -38,35 +38,34 @@ typedef struct window {
     tocsin_arena arena;
 } window;
 
-typedef struct tocsin_windows {
+typedef struct windows {
     window slots[WINDOWS_MAX];
-} tocsin_windows;
+} windows;
 
-void tocsin_windows_free(tocsin_observer *observer)
+static void *open_windows(tocsin_observer *observer)
 {
-    if (observer->windows == NULL)
-        return;
-    for (size_t i = 0; i < WINDOWS_MAX; ++i) {
-        tocsin_map_free(&observer->windows->slots[i].index);
-        TOCSIN_VEC_FREE(&observer->windows->slots[i].reports);
-        tocsin_arena_free(&observer->windows->slots[i].arena);
-    }
-    tocsin_free(observer->windows);
-    observer->windows = NULL;
+    windows *made = tocsin_zalloc(1, sizeof *made);
+    if (made == NULL)
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    return made;
 }
 
-/* The window of a step; NULL when it has passed, or after a failure. */
-static window *window_of(tocsin_observer *observer, int64_t step)
+static void close_windows(void *own)
+{
+    windows *all = own;
+    for (size_t i = 0; i < WINDOWS_MAX; ++i) {
+        tocsin_map_free(&all->slots[i].index);
+        TOCSIN_VEC_FREE(&all->slots[i].reports);
+        tocsin_arena_free(&all->slots[i].arena);
+    }
+    tocsin_free(all);
+}
+
+/* The window of a step; NULL when it has passed. */
+static window *window_of(windows *all, int64_t step)
 {
     assert(step > 0);
-    if (observer->windows == NULL) {
-        observer->windows = tocsin_zalloc(1, sizeof *observer->windows);
-        if (observer->windows == NULL) {
-            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-            return NULL;
-        }
-    }
-    window *slot = &observer->windows->slots[step % WINDOWS_MAX];
+    window *slot = &all->slots[step % WINDOWS_MAX];
     if (slot->step > step)
         return NULL;
     if (slot->step < step) {
@@ -207,7 +206,7 @@ static void compare_replica(tocsin_observer *observer, tocsin_process *process,
                             const tocsin_frame *frame, const tocsin_sample *sample,
                             tocsin_population population)
 {
-    window *slot = window_of(observer, frame->step);
+    window *slot = window_of(observer->own[TOCSIN_PART_CONSISTENT], frame->step);
     if (slot == NULL || slot->reports.count >= REPLICAS_MAX)
         return;
     uint64_t key = (uint64_t)sample->variable->symbol << 16 |
@@ -242,10 +241,12 @@ static void compare_replica(tocsin_observer *observer, tocsin_process *process,
     emit_pair(observer, process, frame, other, &made, population);
 }
 
-void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
-                             tocsin_frame *frame)
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
 {
-    if (!is_distributed(process))
+    (void)thread;
+    (void)event;
+    if (!completed || frame->role != TOCSIN_ROLE_OPTIMIZER_STEP || !is_distributed(process))
         return;
     for (size_t i = 0; i < frame->samples.count && observer->status == TOCSIN_OK; ++i) {
         const tocsin_sample *sample = &frame->samples.items[i];
@@ -259,6 +260,23 @@ void tocsin_consistent_leave(tocsin_observer *observer, tocsin_process *process,
             compare_replica(observer, process, frame, sample, population);
     }
 }
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
+    bool gradient = key.moment == TOCSIN_MOMENT_ENTER;
+    tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, key.moment,
+                      gradient ? TOCSIN_ATTRIBUTE_GRAD : TOCSIN_ATTRIBUTE_DATA,
+                      key.variable == TOCSIN_VARIABLE_BUFFER && !gradient
+                          ? TOCSIN_VARIABLE_BUFFER
+                          : TOCSIN_VARIABLE_PARAMETER,
+                      true);
+}
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_REPLICAS, 0};
+const tocsin_relation_part tocsin_relation_consistent = {
+    .kinds = kinds, .open = open_windows, .close = close_windows, .leave = leave, .need = need};
 
 /* ---- collectives --------------------------------------------------------------------------- */
 
@@ -297,9 +315,19 @@ static report collective_report(tocsin_observer *observer, tocsin_process *proce
     return made;
 }
 
-void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
-                             tocsin_frame *frame, const tocsin_event *event)
+static bool is_outermost(const tocsin_thread *thread)
 {
+    for (size_t i = 0; i + 1 < thread->open; ++i)
+        if (thread->frames.items[i].role == TOCSIN_ROLE_COLLECTIVE)
+            return false;
+    return true;
+}
+
+static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event)
+{
+    if (frame->role != TOCSIN_ROLE_COLLECTIVE || !is_outermost(thread))
+        return;
     tocsin_population_key population_key = {.kind = TOCSIN_POPULATION_COLLECTIVES};
     tocsin_population population = tocsin_observer_population(observer, &population_key);
     if (process->collective_step != frame->step) {
@@ -309,7 +337,7 @@ void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
     uint32_t ordinal = ++process->collectives;
     if (population == 0 || !is_distributed(process) || ordinal > COLLECTIVES_MAX)
         return;
-    window *slot = window_of(observer, frame->step);
+    window *slot = window_of(observer->own[TOCSIN_PART_COLLECTIVE], frame->step);
     if (slot == NULL)
         return;
     report made = collective_report(observer, process, frame, event);
@@ -340,3 +368,18 @@ void tocsin_collective_enter(tocsin_observer *observer, tocsin_process *process,
     same(observer, "op", first.operation == made.operation);
     tocsin_observer_emit(observer, &instance);
 }
+
+static void need_collectives(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                             struct tocsin_needs *needs)
+{
+    (void)vocabulary;
+    (void)invariant;
+    tocsin_need_call(needs, TOCSIN_ROLE_COLLECTIVE, 0, true);
+}
+
+static const uint8_t collective_kinds[] = {TOCSIN_POPULATION_COLLECTIVES, 0};
+const tocsin_relation_part tocsin_relation_collective = {.kinds = collective_kinds,
+                                                         .open = open_windows,
+                                                         .close = close_windows,
+                                                         .enter = enter,
+                                                         .need = need_collectives};

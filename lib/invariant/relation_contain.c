@@ -56,8 +56,23 @@ static void judge_sampled(tocsin_observer *observer, const tocsin_process *proce
     tocsin_observer_emit(observer, &instance);
 }
 
-void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame)
+static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
+    /* a module's call says little without its name */
+    if (made->role != TOCSIN_ROLE_FORWARD && made->role != TOCSIN_ROLE_USER &&
+        made->role != TOCSIN_ROLE_INITIALIZE)
+        tocsin_callable_population(observer, made, TOCSIN_POPULATION_CALL);
+    if (made->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        tocsin_callable_population(observer, made, TOCSIN_POPULATION_SAMPLED_CALL);
+}
+
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+{
+    (void)thread;
+    (void)event;
+    if (!completed)
+        return;
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
         const tocsin_population *populations =
             observer->callables.items[frame->callables[i]].populations;
@@ -76,3 +91,16 @@ void tocsin_contain_leave(tocsin_observer *observer, tocsin_process *process, to
             judge_sampled(observer, process, frame, populations[TOCSIN_POPULATION_SAMPLED_CALL]);
     }
 }
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    if (tocsin_population_get_key(vocabulary, invariant->population).kind ==
+        TOCSIN_POPULATION_SAMPLED_CALL)
+        tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER,
+                          TOCSIN_ATTRIBUTE_GRAD, TOCSIN_VARIABLE_PARAMETER, false);
+}
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL, TOCSIN_POPULATION_SAMPLED_CALL, 0};
+const tocsin_relation_part tocsin_relation_contain = {
+    .kinds = kinds, .callable = callable, .leave = leave, .need = need};

@@ -158,34 +158,35 @@ static void judge_call(step_view *view)
     tocsin_observer_emit(observer, &instance);
 }
 
-/* Link each variable to its gradient at the start and its data at the end of the call. */
-static void link_samples(tocsin_observer *observer, const tocsin_frame *frame)
+static const uint8_t kinds[] = {
+    TOCSIN_POPULATION_EFFECTIVE_CALL,  TOCSIN_POPULATION_DRIVEN_PARAMETER,
+    TOCSIN_POPULATION_IDLE_PARAMETER,  TOCSIN_POPULATION_FROZEN_PARAMETER,
+    TOCSIN_POPULATION_HELD_PARAMETER,  TOCSIN_POPULATION_TRAINABLE_PARAMETER,
+    TOCSIN_POPULATION_MODEL_PARAMETER, TOCSIN_POPULATION_RETURNING_PARAMETER,
+    TOCSIN_POPULATION_PARAMETER,       TOCSIN_POPULATION_GRADIENT,
+    TOCSIN_POPULATION_BUFFER,          0};
+
+static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
-    uint64_t epoch = ++observer->epoch;
-    for (size_t i = 0; i < frame->samples.count; ++i) {
-        const tocsin_sample *sample = &frame->samples.items[i];
-        tocsin_variable *variable = sample->variable;
-        if (variable->epoch != epoch) {
-            variable->epoch = epoch;
-            variable->gradient = variable->data = 0;
-        }
-        if (sample->attribute == TOCSIN_ATTRIBUTE_GRAD && sample->moment == TOCSIN_MOMENT_ENTER)
-            variable->gradient = (uint32_t)i + 1;
-        else if (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT)
-            variable->data = (uint32_t)i + 1;
-    }
+    if (made->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        for (size_t i = 0; kinds[i] != 0; ++i)
+            tocsin_callable_population(observer, made, kinds[i]);
 }
 
-void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame)
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
 {
-    assert(frame->role == TOCSIN_ROLE_OPTIMIZER_STEP && frame->callable_count == 2);
+    (void)thread;
+    (void)event;
+    if (!completed || frame->role != TOCSIN_ROLE_OPTIMIZER_STEP)
+        return;
+    assert(frame->callable_count == 2);
     const tocsin_callable *callable = &observer->callables.items[frame->callables[1]];
     step_view view = {.observer = observer,
                       .process = process,
                       .frame = frame,
                       .populations = callable->populations};
     const tocsin_sample *samples = frame->samples.items;
-    link_samples(observer, frame);
     for (size_t i = 0; i < frame->samples.count; ++i) {
         const tocsin_variable *variable = samples[i].variable;
         if (variable->gradient == i + 1)
@@ -203,3 +204,41 @@ void tocsin_forall_leave(tocsin_observer *observer, tocsin_process *process, toc
         }
     }
 }
+
+static void need_gradient(struct tocsin_needs *needs, uint8_t role, uint8_t moment, bool digest)
+{
+    tocsin_need_state(needs, role, moment, TOCSIN_ATTRIBUTE_GRAD, TOCSIN_VARIABLE_PARAMETER,
+                      digest);
+}
+
+static void need_data(struct tocsin_needs *needs, uint8_t variable)
+{
+    tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
+                      variable, true);
+}
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    uint8_t kind = tocsin_population_get_key(vocabulary, invariant->population).kind;
+    bool driven =
+        kind == TOCSIN_POPULATION_EFFECTIVE_CALL || kind == TOCSIN_POPULATION_DRIVEN_PARAMETER;
+    if (driven)
+        tocsin_need_call(needs, TOCSIN_ROLE_OPTIMIZER_STEP, 0, true); /* self.lr */
+    if (driven || kind == TOCSIN_POPULATION_IDLE_PARAMETER ||
+        kind == TOCSIN_POPULATION_FROZEN_PARAMETER || kind == TOCSIN_POPULATION_PARAMETER)
+        need_data(needs, TOCSIN_VARIABLE_PARAMETER);
+    else if (kind == TOCSIN_POPULATION_BUFFER)
+        need_data(needs, TOCSIN_VARIABLE_BUFFER);
+    if (kind != TOCSIN_POPULATION_FROZEN_PARAMETER && kind != TOCSIN_POPULATION_PARAMETER &&
+        kind != TOCSIN_POPULATION_BUFFER)
+        need_gradient(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER,
+                      driven || kind == TOCSIN_POPULATION_GRADIENT);
+    if (kind == TOCSIN_POPULATION_RETURNING_PARAMETER) {
+        need_gradient(needs, TOCSIN_ROLE_BACKWARD, TOCSIN_MOMENT_ENTER, true);
+        need_gradient(needs, TOCSIN_ROLE_ZERO_GRAD, TOCSIN_MOMENT_EXIT, true);
+    }
+}
+
+const tocsin_relation_part tocsin_relation_forall = {
+    .kinds = kinds, .callable = callable, .leave = leave, .need = need};

@@ -67,12 +67,20 @@ static void add_plain(const output *out, const tocsin_value *value)
         returns(out, names->type, tocsin_scalar_of_string(observer, out->process, value->type));
 }
 
-void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                         const tocsin_event *event)
+static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
+    if (made->role == TOCSIN_ROLE_NONE)
+        tocsin_callable_population(observer, made, TOCSIN_POPULATION_CALL_OUTPUT);
+}
+
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+{
+    (void)thread;
     tocsin_population population =
         observer->callables.items[frame->callables[0]].populations[TOCSIN_POPULATION_CALL_OUTPUT];
-    if (population == 0 || event->value_count == 0 || frame->role == TOCSIN_ROLE_FORWARD)
+    if (!completed || population == 0 || event->value_count == 0 ||
+        frame->role == TOCSIN_ROLE_FORWARD)
         return;
     const tocsin_value *value = &event->values[0];
     bool element = value->kind == TOCSIN_VALUE_SEQUENCE && event->value_count > 1 &&
@@ -97,3 +105,14 @@ void tocsin_output_leave(tocsin_observer *observer, tocsin_process *process, toc
         add_plain(&out, value);
     tocsin_observer_emit(observer, &instance);
 }
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
+    tocsin_need_call(needs, key.role, key.name, true);
+}
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_OUTPUT, 0};
+const tocsin_relation_part tocsin_relation_output = {
+    .kinds = kinds, .callable = callable, .leave = leave, .need = need};

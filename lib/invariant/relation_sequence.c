@@ -11,7 +11,6 @@
  * contains what else comes before it, nor a backward pass inside another. Clearing twice, or a
  * scheduler that accelerate steps once per process, is one action repeated as long as no backward
  * pass and no update lies between: of such calls only the first is judged.
- * GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients.
  * Cost: O(callables with an order) per call of X, O(1) per other call.
  */
 #include <assert.h>
@@ -84,9 +83,16 @@ static void judge(tocsin_observer *observer, const tocsin_process *process,
     tocsin_observer_emit(observer, &instance);
 }
 
-void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
-                           tocsin_thread *thread, tocsin_frame *frame)
+static void give_population(tocsin_observer *observer, tocsin_callable *made)
 {
+    if (made->role != TOCSIN_ROLE_FORWARD) /* a module's call says little without its name */
+        tocsin_callable_population(observer, made, TOCSIN_POPULATION_REPEATED_CALL);
+}
+
+static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event)
+{
+    (void)event;
     assert(frame->callable_count > 0);
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
         uint32_t index = frame->callables[i];
@@ -100,29 +106,20 @@ void tocsin_sequence_enter(tocsin_observer *observer, tocsin_process *process,
     }
 }
 
-void tocsin_sequence_leave(tocsin_observer *observer, tocsin_process *process,
-                           tocsin_thread *thread, const tocsin_frame *frame, bool completed)
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
 {
-    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP) {
-        bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
-        process->unordered |= closure;
-        if (frame->slot >= 0)
-            thread->steps[frame->slot] = closure ? 0 : thread->clock;
-    }
-    if (frame->role != TOCSIN_ROLE_SCALER || !completed)
+    (void)observer;
+    (void)event;
+    (void)completed;
+    if (frame->role != TOCSIN_ROLE_OPTIMIZER_STEP)
         return;
-    const char *name = tocsin_symbol_text(observer->vocabulary,
-                                          observer->callables.items[frame->callables[0]].name);
-    if (strcmp(name, "torch.amp.GradScaler.step") != 0)
-        return;
-    size_t step = tocsin_observer_callable(observer, 0, TOCSIN_ROLE_OPTIMIZER_STEP);
-    while (observer->status == TOCSIN_OK && thread->moments.count <= step)
-        if (!TOCSIN_VEC_PUSH(&thread->moments, (tocsin_moment_pair){.left = 0}))
-            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-    if (observer->status != TOCSIN_OK)
-        return;
-    thread->moments.items[step].completed = thread->clock;
-    if (thread->open >= 2) /* also for the user's function that calls the scaler */
-        thread->frames.items[thread->open - 2].roles_inside |= UINT32_C(1)
-                                                               << TOCSIN_ROLE_OPTIMIZER_STEP;
+    bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
+    process->unordered |= closure;
+    if (frame->slot >= 0)
+        thread->steps[frame->slot] = closure ? 0 : thread->clock;
 }
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_REPEATED_CALL, 0};
+const tocsin_relation_part tocsin_relation_sequence = {
+    .kinds = kinds, .callable = give_population, .enter = enter, .leave = leave};

@@ -9,86 +9,192 @@
 #include <invariant/statement.h>
 
 static const tocsin_population_trait population_traits[TOCSIN_POPULATION_KIND_COUNT] = {
-#define X(number, name, relation_name, slug_text, is_pair)                                         \
+#define X(number, name, relation_name, slug_text, is_pair, members_name)                           \
     [number] = {.slug = slug_text,                                                                 \
                 .relation = TOCSIN_RELATION_##relation_name,                                       \
                 .pair = is_pair,                                                                   \
-                .members = (number) == TOCSIN_POPULATION_REPLICAS      ? TOCSIN_MEMBERS_REPLICA    \
-                           : (number) == TOCSIN_POPULATION_COLLECTIVES ? TOCSIN_MEMBERS_NONE       \
-                                                                       : TOCSIN_MEMBERS_CALL},
+                .members = TOCSIN_MEMBERS_##members_name},
     TOCSIN_POPULATION_TABLE(X)
 #undef X
 };
 
-static const char *const predicate_slugs[TOCSIN_PREDICATE_COUNT] = {
-#define X(number, name, slug) [number] = slug,
+typedef struct predicate_trait {
+    const char *slug;
+    tocsin_fact_members members;
+} predicate_trait;
+
+static const predicate_trait predicate_traits[TOCSIN_PREDICATE_COUNT] = {
+#define X(number, name, slug_text, members_name)                                                   \
+    [number] = {.slug = slug_text, .members = TOCSIN_FACT_MEMBERS_##members_name},
     TOCSIN_PREDICATE_TABLE(X)
+#undef X
+};
+
+/* What goes wrong first, upstream before downstream: X(NAME, "words"). */
+#define CAUSE_TABLE(X)                                                                             \
+    X(PLAN, "plan not followed")                                                                   \
+    X(ATTRIBUTE, "attribute changed")                                                              \
+    X(MODE, "wrong mode")                                                                          \
+    X(DATA, "data or random state")                                                                \
+    X(CHECKPOINT, "checkpoint")                                                                    \
+    X(OWNERSHIP, "who is trained by which optimizer")                                              \
+    X(ORDER, "order of calls")                                                                     \
+    X(ARGUMENT, "arguments of a call")                                                             \
+    X(COLLECTIVE, "collectives of the ranks")                                                      \
+    X(GRADIENT_MISSING, "gradient missing")                                                        \
+    X(GRADIENT_VALUE, "gradient wrong")                                                            \
+    X(UPDATE, "update missing")                                                                    \
+    X(OUTSIDE, "data changed outside an update")                                                   \
+    X(REPLICAS, "replicas apart")                                                                  \
+    X(OUTPUT, "what a call does or returns")                                                       \
+    X(NUMBERS, "NaN or Inf")
+
+typedef enum cause {
+#define X(name, words) CAUSE_##name,
+    CAUSE_TABLE(X)
+#undef X
+} cause;
+
+static const char *const cause_words[] = {
+#define X(name, words) [CAUSE_##name] = words,
+    CAUSE_TABLE(X)
 #undef X
 };
 
 typedef struct statement {
     uint8_t kind;
     uint8_t predicate;
+    cause cause;
     double specificity;
     const char *sentence;
     const char *violation; /* what is seen instead, after the entity's name */
 } statement;
 
-#define OF(kind_name, predicate_name)                                                              \
-    TOCSIN_POPULATION_##kind_name, TOCSIN_PREDICATE_##predicate_name
+#define OF(kind_name, predicate_name, cause_name)                                                  \
+    TOCSIN_POPULATION_##kind_name, TOCSIN_PREDICATE_##predicate_name, CAUSE_##cause_name
 
 static const statement statements[] = {
-    {OF(REPLICAS, EQUAL), 0.90,
+    {OF(REPLICAS, EQUAL, REPLICAS), 0.90,
      "The {attribute} of each {variable} {moment} {call} is equal on every two ranks",
      "{attribute} differs between {ranks}"},
-    {OF(CALL, CALLS), 0.50, "Every call of {call} calls {callee}",
+    {OF(RNG_PAIR, EQUAL, DATA), 0.84, "The random state is equal on every two ranks",
+     "random states differ between {ranks}"},
+    {OF(RNG_PAIR, DIFFERS, DATA), 0.84, "The random states of every two ranks or workers differ",
+     "the random state is that of {ranks}"},
+    {OF(CALL, CALLS, OUTPUT), 0.50, "Every call of {call} calls {callee}",
      "{callee} was not called inside"},
-    {OF(SAMPLED_CALL, FINDS_GRADIENT), 0.72,
+    {OF(CALL, CONTAINS_WITH, OUTPUT), 0.52,
+     "Every call of {call} calls {callee} with {other} = {value}",
+     "{callee} was not called inside with {other} = {value}"},
+    {OF(CALL, CHANGES, OUTPUT), 0.60, "Every call of {call} turns some {field} from {value}",
+     "no {field} went from {value}"},
+    {OF(CALL_VARIABLE, CHANGES, OUTPUT), 0.82,
+     "Every call of {call} turns the {field} of each variable that it reads from {value}",
+     "{field} did not go from {value}"},
+    {OF(SAMPLED_CALL, FINDS_GRADIENT, GRADIENT_MISSING), 0.72,
      "Every call of {call} finds a gradient on some parameter", "no parameter has a gradient"},
-    {OF(SAMPLED_CALL, HOLDS_TRAINABLE), 0.75,
+    {OF(SAMPLED_CALL, HOLDS_TRAINABLE, OWNERSHIP), 0.75,
      "Every call of {call} has a trainable parameter to update",
      "there is no trainable parameter to update"},
-    {OF(EFFECTIVE_CALL, CHANGES_PARAMETER), 0.74,
+    {OF(EFFECTIVE_CALL, CHANGES_PARAMETER, UPDATE), 0.74,
      "Every call of {call} with a learning rate and a non-zero gradient changes some parameter",
      "no parameter changed"},
-    {OF(DRIVEN_PARAMETER, DATA_CHANGES), 0.92,
+    {OF(DRIVEN_PARAMETER, DATA_CHANGES, UPDATE), 0.92,
      "Every call of {call} changes each parameter that has a non-zero gradient",
      "data did not change"},
-    {OF(IDLE_PARAMETER, DATA_STAYS), 0.85,
+    {OF(IDLE_PARAMETER, DATA_STAYS, OUTSIDE), 0.85,
      "Every call of {call} leaves each parameter without gradient as it is",
      "data changed without a gradient"},
-    {OF(FROZEN_PARAMETER, DATA_STAYS), 0.86,
+    {OF(FROZEN_PARAMETER, DATA_STAYS, OUTSIDE), 0.86,
      "Every call of {call} leaves each frozen parameter as it is", "data changed although frozen"},
-    {OF(HELD_PARAMETER, IN_MODEL), 0.95,
+    {OF(HELD_PARAMETER, IN_MODEL, OWNERSHIP), 0.95,
      "Every parameter that {call} updates belongs to a model that runs",
      "not part of any model that runs"},
-    {OF(TRAINABLE_PARAMETER, GRADIENT_PRESENT), 0.91,
+    {OF(TRAINABLE_PARAMETER, GRADIENT_PRESENT, GRADIENT_MISSING), 0.91,
      "Every trainable parameter of the optimizer has a gradient at {call}", "no gradient"},
-    {OF(MODEL_PARAMETER, IN_OPTIMIZER), 0.96,
+    {OF(MODEL_PARAMETER, IN_OPTIMIZER, OWNERSHIP), 0.96,
      "At {call}, every trainable parameter of the model is held by an optimizer",
      "held by no optimizer"},
-    {OF(RETURNING_PARAMETER, GRADIENT_CLEARED), 0.93,
+    {OF(RETURNING_PARAMETER, GRADIENT_CLEARED, GRADIENT_VALUE), 0.93,
      "Between two calls of {call} that update a parameter, its gradient is cleared",
      "gradient not cleared since the previous step"},
-    {OF(PARAMETER, FINITE), 0.88, "Every parameter is finite after {call}",
+    {OF(PARAMETER, FINITE, NUMBERS), 0.88, "Every parameter is finite after {call}",
      "{bad} elements are NaN or Inf"},
-    {OF(GRADIENT, FINITE), 0.89, "Every gradient is finite at {call}",
+    {OF(GRADIENT, FINITE, NUMBERS), 0.89, "Every gradient is finite at {call}",
      "{bad} elements of the gradient are NaN or Inf"},
-    {OF(BUFFER, FINITE), 0.87, "Every buffer that changes is finite after {call}",
+    {OF(BUFFER, FINITE, NUMBERS), 0.87, "Every buffer that changes is finite after {call}",
      "{bad} elements are NaN or Inf"},
-    {OF(REPEATED_CALL, FOLLOWS), 0.40, "Between two calls of {call}, {callee} is called",
+    {OF(OPTIMIZER_STATE, FINITE, NUMBERS), 0.86, "Every tensor of an optimizer's state is finite",
+     "{bad} elements are NaN or Inf"},
+    {OF(OPTIMIZER_STATE, DTYPE_AS_PARAMETER, ATTRIBUTE), 0.83,
+     "The state of an optimizer is at least as precise as the parameter it belongs to",
+     "less precise than its parameter"},
+    {OF(RESTING_VARIABLE, DATA_STAYS, OUTSIDE), 0.90,
+     "No {variable} changes between two steps of the optimizers", "data changed between two steps"},
+    {OF(FROZEN_MODULE_BUFFER, DATA_STAYS, OUTSIDE), 0.88,
+     "The buffers of a module without a trainable parameter stay as they are",
+     "data changed although its module is frozen"},
+    {OF(STALLED_PARAMETER, MOVES, UPDATE), 0.87,
+     "Every half-precision parameter with a gradient moves within 16 updates",
+     "did not move in 16 updates: they are below its resolution"},
+    {OF(REQUIRES_GRAD, FLAG_STAYS, OWNERSHIP), 0.91,
+     "Whether a parameter requires a gradient stays as it is", "requires_grad changed"},
+    {OF(DECAYED_PARAMETER, DECAY_BY_RANK, ATTRIBUTE), 0.78,
+     "Only parameters of two or more dimensions are decayed",
+     "decayed although it has fewer than two dimensions"},
+    {OF(TIED_PAIR, TIED_STAYS, OWNERSHIP), 0.94, "Parameters that share memory go on sharing it",
+     "no longer shares its memory"},
+    {OF(ATTRIBUTE, VALUE_STAYS, ATTRIBUTE), 0.80,
+     "The attributes of modules and optimizers stay as they are", "its value changed"},
+    {OF(GROUP_LR, LR_CONTINUES, CHECKPOINT), 0.84,
+     "After loading a checkpoint the learning rate goes on from where it was saved",
+     "learning rate does not go on from where it was saved"},
+    {OF(SIBLINGS, ALIKE, DATA), 0.70,
+     "The parameters of equal layers are alike before the first step", "unlike its siblings"},
+    {OF(SAVED_TENSOR, AS_LIVE, CHECKPOINT), 0.90, "What is saved equals what is trained",
+     "saved data is not that of the live tensor"},
+    {OF(SAVED_TENSOR, COMPLETE, CHECKPOINT), 0.89, "Every parameter is saved", "not saved"},
+    {OF(LOADED_TENSOR, AS_SAVED, CHECKPOINT), 0.90, "What is loaded equals what was saved",
+     "loaded data is not that of the checkpoint"},
+    {OF(LOADED_TENSOR, AS_LIVE, CHECKPOINT), 0.91, "What is loaded arrives in the model",
+     "live tensor is not what was loaded"},
+    {OF(LOADED_TENSOR, COMPLETE, CHECKPOINT), 0.89, "Every parameter is loaded", "not loaded"},
+    {OF(BATCH, DISJOINT, DATA), 0.86, "No two ranks or workers read the same samples in an epoch",
+     "samples were read twice, by {ranks}"},
+    {OF(EPOCH, COVERS, DATA), 0.80, "An epoch reads every sample of its data set",
+     "samples of the data set were left out"},
+    {OF(EPOCH, REORDERED, DATA), 0.81, "An epoch reads the samples in another order than the last",
+     "the same order as in the epoch before"},
+    {OF(RUN, STEPS_AS_PLANNED, PLAN), 0.85, "As many steps are made as were planned",
+     "the number of steps is not the planned one"},
+    {OF(RUN, TOKENS_AS_PLANNED, PLAN), 0.85, "As many tokens are read as were planned",
+     "the number of tokens is not the planned one"},
+    {OF(REPEATED_CALL, FOLLOWS, ORDER), 0.40, "Between two calls of {call}, {callee} is called",
      "{callee} was not called since the previous call"},
-    {OF(CALL_ARGUMENTS, ARGUMENT_IS), 0.30, "Every call of {call} has {field} = {value}",
+    {OF(LEADING_CALL, LEADS, ORDER), 0.41, "After every call of {call}, {callee} is called",
+     "{callee} was not called before the next call"},
+    {OF(CALL_ARGUMENTS, ARGUMENT_IS, ARGUMENT), 0.30, "Every call of {call} has {field} = {value}",
      "{field} is {actual}, not {value}"},
-    {OF(FURTHER_CALL, DISTINCT), 0.35, "No two calls of {call} in one step have the same arguments",
+    {OF(FURTHER_CALL, DISTINCT, ARGUMENT), 0.35,
+     "No two calls of {call} in one step have the same arguments",
      "the arguments are those of an earlier call in this step"},
-    {OF(COLLECTIVES, SAME), 0.80,
+    {OF(COLLECTIVES, SAME, COLLECTIVE), 0.80,
      "The n-th collective of a step has the same {field} on every two ranks",
      "{field} differs between {ranks}"},
-    {OF(CALL_OUTPUT, RETURN_IS), 0.32, "Every call of {call} returns {field} = {value}",
+    {OF(CALLS_ACROSS, SAME, ARGUMENT), 0.45,
+     "The n-th call of {call} in a step has the same {field} on every two ranks",
+     "{field} differs between {ranks}"},
+    {OF(CALLS_ACROSS, DIFFERS, ARGUMENT), 0.45,
+     "The n-th call of {call} in a step has another {field} on every two ranks",
+     "{field} is the same on {ranks}"},
+    {OF(CALL_OUTPUT, RETURN_IS, OUTPUT), 0.32, "Every call of {call} returns {field} = {value}",
      "{field} is not {value}"},
-    {OF(CALL_OUTPUT, RETURN_MATCHES), 0.33, "Every call of {call} returns {field} equal to {other}",
-     "{field} is not equal to {other}"},
+    {OF(CALL_OUTPUT, RETURN_MATCHES, OUTPUT), 0.33,
+     "Every call of {call} returns {field} equal to {other}", "{field} is not equal to {other}"},
+    {OF(CALL_OUTPUT, RETURN_AT_MOST, OUTPUT), 0.34,
+     "Every call of {call} returns {field} of at most {other}", "{field} is more than {other}"},
+    {OF(CALL_OUTPUT, RETURN_AT_LEAST, OUTPUT), 0.34,
+     "Every call of {call} returns {field} of at least {other}", "{field} is less than {other}"},
 };
 
 const tocsin_population_trait *tocsin_population_get_trait(uint8_t kind)
@@ -100,25 +206,21 @@ const tocsin_population_trait *tocsin_population_get_trait(uint8_t kind)
 const char *tocsin_predicate_slug(uint8_t predicate)
 {
     assert(predicate > 0 && predicate < TOCSIN_PREDICATE_COUNT);
-    return predicate_slugs[predicate];
+    return predicate_traits[predicate].slug;
 }
 
 tocsin_fact_members tocsin_predicate_members(uint8_t predicate)
 {
-    switch (predicate) {
-    case TOCSIN_PREDICATE_CALLS:
-    case TOCSIN_PREDICATE_FOLLOWS:
-        return TOCSIN_FACT_MEMBERS_CALLEE;
-    case TOCSIN_PREDICATE_SAME:
-        return TOCSIN_FACT_MEMBERS_FIELD;
-    case TOCSIN_PREDICATE_ARGUMENT_IS:
-    case TOCSIN_PREDICATE_RETURN_IS:
-        return TOCSIN_FACT_MEMBERS_VALUE;
-    case TOCSIN_PREDICATE_RETURN_MATCHES:
-        return TOCSIN_FACT_MEMBERS_OTHER;
-    default:
-        return TOCSIN_FACT_MEMBERS_NONE;
-    }
+    assert(predicate > 0 && predicate < TOCSIN_PREDICATE_COUNT);
+    return predicate_traits[predicate].members;
+}
+
+const char *tocsin_variable_slug(uint8_t kind)
+{
+    static const char *const slugs[] = {[TOCSIN_VARIABLE_PARAMETER] = "parameter",
+                                        [TOCSIN_VARIABLE_BUFFER] = "buffer",
+                                        [TOCSIN_VARIABLE_OPTIMIZER_STATE] = "optimizer state"};
+    return kind < TOCSIN_COUNT_OF(slugs) ? slugs[kind] : NULL;
 }
 
 static const statement *find_statement(uint8_t kind, uint8_t predicate)
@@ -170,18 +272,6 @@ static const char *call_text(const tocsin_vocabulary *vocabulary, uint8_t role, 
 {
     return role != TOCSIN_ROLE_NONE ? tocsin_role_name((tocsin_role)role)
                                     : tocsin_symbol_text(vocabulary, name);
-}
-
-static const char *variable_text(uint8_t variable)
-{
-    switch (variable) {
-    case TOCSIN_VARIABLE_PARAMETER:
-        return "parameter";
-    case TOCSIN_VARIABLE_BUFFER:
-        return "buffer";
-    default:
-        return "optimizer state";
-    }
 }
 
 /* What a template is about; instance is NULL in sentences. */
@@ -240,7 +330,7 @@ static void say_token(const subject *about, const char *token, size_t bytes, toc
     else if (IS("attribute"))
         tocsin_string_append_text(out, tocsin_symbol_text(vocabulary, population->name));
     else if (IS("variable"))
-        tocsin_string_append_text(out, variable_text(population->variable));
+        tocsin_string_append_text(out, tocsin_variable_slug(population->variable));
     else if (IS("moment"))
         tocsin_string_append_text(out,
                                   population->moment == TOCSIN_MOMENT_ENTER ? "before" : "after");
@@ -347,4 +437,27 @@ double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
     /* gradients differ before the parameters that they update do */
     bool earlier = population.moment == TOCSIN_MOMENT_ENTER;
     return found->specificity + (earlier ? 0.005 : 0);
+}
+
+/* train(), eval() and what they set: whatever is stated of them, the cause is a mode. */
+static bool is_about_mode(const tocsin_vocabulary *vocabulary, const tocsin_fact_key *fact)
+{
+    const char *name = tocsin_symbol_text(vocabulary, fact->name);
+    const char *last = strrchr(name, '.');
+    return fact->role == TOCSIN_ROLE_MODE ||
+           (last != NULL && (strcmp(last, ".training") == 0 || strcmp(last, ".train") == 0 ||
+                             strcmp(last, ".eval") == 0));
+}
+
+const char *tocsin_cause_of(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                            int *order)
+{
+    tocsin_population_key population = tocsin_population_get_key(vocabulary, invariant->population);
+    tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
+    const statement *found = find_statement(population.kind, fact.predicate);
+    assert(found != NULL);
+    cause is = is_about_mode(vocabulary, &fact) ? CAUSE_MODE : found->cause;
+    if (order != NULL)
+        *order = (int)is;
+    return cause_words[is];
 }

@@ -6,17 +6,19 @@
 #include <invariant/instance.h>
 
 typedef enum tocsin_population_members {
-    TOCSIN_MEMBERS_NONE,   /* COLLECTIVES */
-    TOCSIN_MEMBERS_CALL,   /* role or name */
-    TOCSIN_MEMBERS_REPLICA /* variable, name (attribute), role, moment */
+    TOCSIN_MEMBERS_NONE,
+    TOCSIN_MEMBERS_CALL,    /* role or name */
+    TOCSIN_MEMBERS_REPLICA, /* variable, name (attribute), role, moment */
+    TOCSIN_MEMBERS_VARIABLE /* variable */
 } tocsin_population_members;
 
 typedef enum tocsin_fact_members {
     TOCSIN_FACT_MEMBERS_NONE,
-    TOCSIN_FACT_MEMBERS_CALLEE, /* role or name */
-    TOCSIN_FACT_MEMBERS_FIELD,  /* name */
-    TOCSIN_FACT_MEMBERS_VALUE,  /* name, value */
-    TOCSIN_FACT_MEMBERS_OTHER   /* name, other */
+    TOCSIN_FACT_MEMBERS_CALLEE,      /* role or name */
+    TOCSIN_FACT_MEMBERS_FIELD,       /* name */
+    TOCSIN_FACT_MEMBERS_VALUE,       /* name, value */
+    TOCSIN_FACT_MEMBERS_OTHER,       /* name, other */
+    TOCSIN_FACT_MEMBERS_CALLEE_VALUE /* role or name, other (field of the callee), value */
 } tocsin_fact_members;
 
 typedef struct tocsin_population_trait {
@@ -32,6 +34,9 @@ tocsin_fact_members tocsin_predicate_members(uint8_t predicate);
 
 /* Can this predicate be stated of this kind of population? */
 bool tocsin_statement_exists(uint8_t kind, uint8_t predicate);
+
+/* "parameter", "buffer", "optimizer state" in files of invariants; NULL: no such kind there. */
+const char *tocsin_variable_slug(uint8_t kind);
 
 /* "None", "True", "3", "0.1", "'mean'". */
 void tocsin_scalar_say(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar,

@@ -78,8 +78,8 @@ expect 2 tocsin dump --limit many x <<'END'
 ! tocsin: error: option --limit needs a whole number that is not negative
 ! hint: tocsin dump --help
 END
-expect 2 tocsin explain TOC999 <<'END'
-! tocsin: error: no finding has the code TOC999
+expect 2 tocsin explain TOC98765 <<'END'
+! tocsin: error: no finding has the code TOC98765
 ! hint: tocsin explain lists all codes
 END
 

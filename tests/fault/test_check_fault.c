@@ -156,7 +156,8 @@ static void test_memory_is_bounded(void **state)
         populations[i] = tocsin_invariants_get(set, i)->population;
         facts[i] = tocsin_invariants_get(set, i)->fact;
     }
-    tocsin_wanted wanted = {populations, count, facts, count};
+    tocsin_wanted wanted = {
+        .populations = populations, .population_count = count, .facts = facts, .fact_count = count};
     tocsin_observer_options options = {.vocabulary = vocabulary, .sink = ignore, .wanted = &wanted};
     assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
     assert_int_equal(feed(observer, 200), TOCSIN_OK); /* all windows have been in use */

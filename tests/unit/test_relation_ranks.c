@@ -122,7 +122,10 @@ static void test_only_what_is_wanted(void **state)
     tocsin_fact_key fact = {.predicate = TOCSIN_PREDICATE_DATA_CHANGES};
     tocsin_population wanted_population = tocsin_population_of(vocabulary, &population);
     tocsin_fact wanted_fact = tocsin_fact_of(vocabulary, &fact);
-    tocsin_wanted wanted = {&wanted_population, 1, &wanted_fact, 1};
+    tocsin_wanted wanted = {.populations = &wanted_population,
+                            .population_count = 1,
+                            .facts = &wanted_fact,
+                            .fact_count = 1};
     tocsin_observer_options options = {
         .vocabulary = vocabulary, .sink = count_only, .context = &instances, .wanted = &wanted};
     tocsin_observer *observer;
