@@ -35,6 +35,9 @@ int cmd_explain(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_suppress(int argc, char **argv);
+int cmd_filter(int argc, char **argv);
+int cmd_merge(int argc, char **argv);
+int cmd_diff(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -1,7 +1,8 @@
 /* cmd_explain.c - `tocsin explain`: what a finding's code means and what to do. */
-#include "cli.h"
+#include <inttypes.h>
+#include <string.h>
 
-#include <tocsin/invariant.h>
+#include "invariants.h"
 
 static const char *next_code(const void *context, size_t index)
 {
@@ -27,14 +28,55 @@ static int explain(const char *name)
     return CLI_HOLDS;
 }
 
+/* What one invariant says, when it is judged, and what its violation means. */
+static int explain_invariant(const char *id, const char *path)
+{
+    tocsin_invariant_set *set;
+    tocsin_error error;
+    if (!path) {
+        cli_error("no file of invariants to look for %s in", id);
+        cli_hint("tocsin explain %s -i inv.jsonl", id);
+        return CLI_INPUT;
+    }
+    if (tocsin_invariants_load(path, &set, &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    size_t index = cli_invariants_find(set, id);
+    int exit_code = CLI_INPUT;
+    if (index != SIZE_MAX) {
+        uint64_t times;
+        uint32_t runs;
+        tocsin_invariant_support(set, index, &times, &runs);
+        printf("%s\n", tocsin_invariant_sentence(set, index));
+        if (tocsin_invariant_call(set, index)[0]) {
+            printf("Judged at calls of %s.\n", tocsin_invariant_call(set, index));
+        }
+        if (runs > 0) {
+            printf("Seen to hold %" PRIu64 " times in %" PRIu32 " run%s.\n\n", times, runs,
+                   runs == 1 ? "" : "s");
+        } else {
+            printf("Written by hand.\n\n");
+        }
+        exit_code = explain(tocsin_invariant_code(set, index));
+    }
+    tocsin_invariants_free(set);
+    return exit_code;
+}
+
 int cmd_explain(int argc, char **argv)
 {
+    const char *file = NULL;
+    const cli_option options[] = {
+        {"invariants", 'i', CLI_TEXT, "FILE", "where the invariant with this id stands", &file},
+    };
     const cli_usage usage = {
         .command = "explain",
-        .synopsis = "[CODE]",
-        .about =
-            "Say what the code of a finding means and what to do. Without one, list all codes.",
+        .synopsis = "[CODE|ID]",
+        .about = "Say what the code of a finding means and what to do, or the same for one\n"
+                 "invariant. Without either, list all codes.",
         .example = "tocsin explain TOC002",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
     };
     cli_operands operands;
     int exit_code;
@@ -42,11 +84,12 @@ int cmd_explain(int argc, char **argv)
         return exit_code;
     }
     if (operands.count > 1) {
-        cli_error("tocsin explain takes one code");
+        cli_error("tocsin explain takes one code or id");
         return CLI_INPUT;
     }
     if (operands.count == 1) {
-        return explain(operands.items[0]);
+        bool is_id = strncmp(operands.items[0], "inv-", 4) == 0;
+        return is_id ? explain_invariant(operands.items[0], file) : explain(operands.items[0]);
     }
     const tocsin_code *code;
     for (size_t i = 0; (code = tocsin_code_at(i)) != NULL; i++) {

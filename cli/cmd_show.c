@@ -1,10 +1,19 @@
 /* cmd_show.c - `tocsin show`: invariants in words. */
-#include "cli.h"
-
 #include <assert.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
-#include <tocsin/invariant.h>
+
+#include "invariants.h"
+
+/* What they are grouped by; in the order of the option's words. */
+static const char *(*const facets[])(const tocsin_invariant_set *set, size_t index) = {
+    NULL, tocsin_invariant_call, tocsin_invariant_relation};
+
+typedef struct grouping {
+    const tocsin_invariant_set *set;
+    const char *(*facet)(const tocsin_invariant_set *set, size_t index);
+} grouping;
 
 static void print_invariant(const tocsin_invariant_set *set, size_t index, bool details)
 {
@@ -23,38 +32,61 @@ static void print_invariant(const tocsin_invariant_set *set, size_t index, bool 
     }
 }
 
-static const char *next_id(const void *context, size_t index)
+/* By facet; what is equal in it stays in the order of the set. */
+static int compare(const void *a, const void *b, void *context)
 {
-    return index < tocsin_invariants_count(context) ? tocsin_invariant_id(context, index) : NULL;
+    const grouping *by = context;
+    size_t x = *(const size_t *)a;
+    size_t y = *(const size_t *)b;
+    int order = strcmp(by->facet(by->set, x), by->facet(by->set, y));
+    return order != 0 ? order : (x > y) - (x < y);
 }
 
-/* Print those whose id is `wanted`, or all. */
-static int print_set(const tocsin_invariant_set *set, const char *wanted, bool details)
+static void print_groups(const grouping *by, const size_t *order, size_t count, bool details)
+{
+    for (size_t first = 0; first < count;) {
+        const char *facet = by->facet(by->set, order[first]);
+        size_t end = first + 1;
+        while (end < count && strcmp(by->facet(by->set, order[end]), facet) == 0) {
+            end++;
+        }
+        printf("%s%s (%zu)\n", first > 0 ? "\n" : "", facet[0] ? facet : "no call", end - first);
+        for (; first < end; first++) {
+            print_invariant(by->set, order[first], details);
+        }
+    }
+}
+
+static int print_all(const tocsin_invariant_set *set, unsigned by, bool details)
 {
     size_t count = tocsin_invariants_count(set);
-    size_t printed = 0;
+    grouping groups = {.set = set, .facet = facets[by]};
+    size_t *order = malloc((count + 1) * sizeof *order);
+    if (!order) {
+        cli_error("out of memory");
+        return CLI_INTERNAL;
+    }
     for (size_t i = 0; i < count; i++) {
-        if (!wanted || strcmp(tocsin_invariant_id(set, i), wanted) == 0) {
-            print_invariant(set, i, details || wanted);
-            printed++;
-        }
+        order[i] = i;
     }
-    if (wanted && printed == 0) {
-        cli_error("no invariant %s in this file", wanted);
-        const char *suggestion = cli_suggest(wanted, next_id, set);
-        if (suggestion) {
-            cli_hint("did you mean %s?", suggestion);
-        }
-        return CLI_INPUT;
+    if (groups.facet) {
+        qsort_r(order, count, sizeof *order, compare, &groups);
+        print_groups(&groups, order, count, details);
     }
+    for (size_t i = 0; !groups.facet && i < count; i++) {
+        print_invariant(set, i, details);
+    }
+    free(order);
     return CLI_HOLDS;
 }
 
 int cmd_show(int argc, char **argv)
 {
     bool details = false;
+    unsigned by = 0;
     const cli_option options[] = {
         {"long", 'l', CLI_FLAG, NULL, "with relation and support", &details},
+        {"by", 0, CLI_CHOICE, "none|call|relation", "group them (default: none)", &by},
     };
     const cli_usage usage = {
         .command = "show",
@@ -74,12 +106,21 @@ int cmd_show(int argc, char **argv)
         cli_hint("tocsin show inv.jsonl");
         return CLI_INPUT;
     }
+    assert(by < sizeof facets / sizeof facets[0]);
     tocsin_invariant_set *set;
     tocsin_error error;
     if (tocsin_invariants_load(operands.items[0], &set, &error) != TOCSIN_OK) {
         return cli_fail(&error);
     }
-    exit_code = print_set(set, operands.count == 2 ? operands.items[1] : NULL, details);
+    if (operands.count == 2) {
+        size_t index = cli_invariants_find(set, operands.items[1]);
+        exit_code = index == SIZE_MAX ? CLI_INPUT : CLI_HOLDS;
+        if (exit_code == CLI_HOLDS) {
+            print_invariant(set, index, true);
+        }
+    } else {
+        exit_code = print_all(set, by, details);
+    }
     tocsin_invariants_free(set);
     return exit_code;
 }

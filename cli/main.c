@@ -19,7 +19,8 @@ static const cli_command commands[] = {
     {"show", cmd_show},         {"check", cmd_check},     {"info", cmd_info},
     {"dump", cmd_dump},         {"explain", cmd_explain}, {"help", cmd_help},
     {"version", cmd_version},   {"verify", cmd_verify},   {"plan", cmd_plan},
-    {"suppress", cmd_suppress},
+    {"suppress", cmd_suppress}, {"filter", cmd_filter},   {"merge", cmd_merge},
+    {"diff", cmd_diff},
 };
 
 static const char overview[] =
@@ -35,7 +36,7 @@ static const char overview[] =
     "  look    info     what is in a recording or a file of invariants\n"
     "          dump     print recorded events\n"
     "          explain  what a finding's code means and what to do\n"
-    "  manage  suppress  violations that are known and meant\n"
+    "  manage  filter merge diff suppress   sets of invariants, and what is meant\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";
 

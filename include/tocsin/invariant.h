@@ -12,6 +12,7 @@
 #ifndef TOCSIN_INVARIANT_H
 #define TOCSIN_INVARIANT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <tocsin/status.h>
@@ -47,6 +48,22 @@ TOCSIN_API const char *tocsin_invariant_sentence(const tocsin_invariant_set *set
 /* Instances that supported it when it was inferred, and runs they came from (0: hand-written). */
 TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index,
                                          uint64_t *instances, uint32_t *runs);
+
+/* What it is about: the code of its findings ("TOC003"), and the function or role whose calls it
+ * speaks of ("optimizer.step"; "": none). Owned by the set or static. */
+TOCSIN_API const char *tocsin_invariant_code(const tocsin_invariant_set *set, size_t index);
+TOCSIN_API const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index);
+/* How many bytes of its sentence say what must hold; the condition and the full stop follow. Two
+ * invariants may claim the same under different conditions. 0 when out of memory. */
+TOCSIN_API size_t tocsin_invariant_claim_bytes(const tocsin_invariant_set *set, size_t index);
+/* Is there one with this id? */
+TOCSIN_API bool tocsin_invariants_has(const tocsin_invariant_set *set, const char *id);
+/* Keep those for which `keep` says true, in their order. Errors: E_MEMORY; then the set is only
+ * good for being freed. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_keep(
+    tocsin_invariant_set *set,
+    bool (*keep)(const void *context, const tocsin_invariant_set *set, size_t index),
+    const void *context, tocsin_error *error);
 
 /* Write what a recorder must record so that the set can be checked: docs/formats/selection.md. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_write_selection(
