@@ -94,7 +94,7 @@ class Corpus:
 
     def infer(self, runs):
         path = self.folder / "inferred.jsonl"
-        done = self.call("infer", *runs, "-o", path)
+        done = self.call("infer", "--force", *runs, "-o", path)
         if done.returncode != 0:
             raise CorpusError(f"inference failed ({done.returncode}):\n{done.stderr}")
         return path

@@ -1,7 +1,7 @@
 """PyTorch 115607: a compiled step forgets to guard on gradients being None.
 
-Compiled while no gradient existed, it updates nothing ever after. Fixed upstream; simulated by a
-step that captures its parameters at its first call.
+What had no gradient when it was compiled is never updated. Fixed upstream; simulated by a step that
+captures its parameters at its first call, while the body is still frozen.
 """
 
 import sys
@@ -26,10 +26,12 @@ class CompiledSGD(torch.optim.SGD):
 
 torch.manual_seed(14)
 model = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 2))
+model[0].requires_grad_(False)
 optimizer = CompiledSGD(model.parameters(), lr=0.1)
 before = model[0].weight.detach().clone()
-optimizer.step()  # a warm-up call, to have it compiled
-for step in range(2, 8):
+for step in range(1, 8):
+    if step == 3:
+        model[0].requires_grad_(True)
     x = torch.randn(12, 6)
     optimizer.zero_grad()
     (model(x) - x[:, :2]).square().mean().backward()
@@ -37,3 +39,4 @@ for step in range(2, 8):
 
 if "--prove" in sys.argv:
     assert torch.equal(before, model[0].weight) == BUG
+    assert model[0].weight.grad.abs().sum() > 0
