@@ -165,6 +165,8 @@ static void add_argument_fact(tocsin_observer *observer, tocsin_frame *frame, to
         return;
     if (!observer->filtered && tocsin_fact_find(observer->vocabulary, &key) == 0) {
         uint64_t *variety = tocsin_map_at(&observer->variety, variety_key(frame, field));
+        if (variety == NULL)
+            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
         if (variety == NULL || ++*variety > FACT_VARIETY_MAX)
             return;
     }
