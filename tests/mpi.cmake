@@ -8,6 +8,12 @@ if(TARGET tocsin_mpi)
   add_test(NAME mpi.ranks COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/ranks.sh)
   set_tests_properties(mpi.ranks PROPERTIES LABELS mpi ENVIRONMENT
     "${tocsin_environment};MPIRUN=${MPIEXEC_EXECUTABLE};SCALE_RANKS=$<TARGET_FILE:scale_ranks>")
+  add_executable(infer_runs ${CMAKE_CURRENT_SOURCE_DIR}/mpi/infer_runs.c)
+  target_include_directories(infer_runs PRIVATE ${CMAKE_SOURCE_DIR}/lib ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(infer_runs PRIVATE tocsin_static)
+  add_test(NAME mpi.infer COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/infer_ranks.sh)
+  set_tests_properties(mpi.infer PROPERTIES LABELS mpi ENVIRONMENT
+    "${tocsin_environment};MPIRUN=${MPIEXEC_EXECUTABLE};INFER_RUNS=$<TARGET_FILE:infer_runs>")
   if(TOCSIN_PYTHON)
     add_test(NAME mpi.verify COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/mpi/verify_ranks.sh)
     set_tests_properties(mpi.verify PROPERTIES LABELS mpi ENVIRONMENT

@@ -154,29 +154,32 @@ uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_sca
 
 /* Is "name = value" a clause? Whole numbers are sizes and hyper-parameters; not ndim, world_size, a
  * user's meta. */
-static bool allows_constant(uint8_t name, uint8_t value)
+static bool allows_constant(bool wide, uint8_t name, uint8_t value)
 {
     if ((name & (TOCSIN_TRAIT_IDENTITY | TOCSIN_TRAIT_SHAPE)) != 0 ||
         (value & TOCSIN_TRAIT_NUMBER) != 0)
         return false;
-    return (value & TOCSIN_TRAIT_WHOLE) == 0 || (name & TOCSIN_TRAIT_COUNTED) != 0;
+    return wide || (value & TOCSIN_TRAIT_WHOLE) == 0 || (name & TOCSIN_TRAIT_COUNTED) != 0;
 }
 
-bool tocsin_bias_allows_field(tocsin_relation_kind relation, bool pair, uint8_t name, uint8_t value)
+bool tocsin_bias_allows_field(bool wide, tocsin_relation_kind relation, bool pair, uint8_t name,
+                              uint8_t value)
 {
     if (pair)
         return true; /* even an identity may be equal or unequal */
+    if (wide)
+        return (name & (TOCSIN_TRAIT_IDENTITY | TOCSIN_TRAIT_SHAPE)) == 0;
     /* One argument never explains another: which tensors meet in a call is the model's data flow.
      * What a call returns does depend on its arguments. */
     if (relation == TOCSIN_RELATION_ARGUMENT && (name & TOCSIN_TRAIT_ARGUMENT) != 0)
         return false;
-    return allows_constant(name, value);
+    return allows_constant(false, name, value);
 }
 
-bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
-                                 tocsin_scalar value)
+bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, bool wide,
+                                 tocsin_symbol field, tocsin_scalar value)
 {
-    return allows_constant(tocsin_bias_name_traits(tocsin_symbol_text(vocabulary, field)),
+    return allows_constant(wide, tocsin_bias_name_traits(tocsin_symbol_text(vocabulary, field)),
                            tocsin_bias_value_traits(vocabulary, value));
 }
 

@@ -31,7 +31,7 @@ static int compare_clauses(const void *a, const void *b, void *context)
 }
 
 /* The clauses that `field` makes true. At most three. */
-static size_t clauses_of_field(const tocsin_vocabulary *vocabulary, bool pair,
+static size_t clauses_of_field(const tocsin_vocabulary *vocabulary, const tocsin_table *table,
                                const tocsin_field *field, tocsin_clause clauses[3])
 {
     size_t count = 0;
@@ -39,13 +39,13 @@ static size_t clauses_of_field(const tocsin_vocabulary *vocabulary, bool pair,
         return 0;
     clauses[count++] = (tocsin_clause){.kind = TOCSIN_CLAUSE_EXIST, .field = field->name};
     if (field->a != field->b) {
-        assert(pair);
+        assert(table->pair);
         clauses[count++] = (tocsin_clause){.kind = TOCSIN_CLAUSE_UNEQUAL, .field = field->name};
         return count;
     }
-    if (pair)
+    if (table->pair)
         clauses[count++] = (tocsin_clause){.kind = TOCSIN_CLAUSE_CONSISTENT, .field = field->name};
-    if (tocsin_bias_allows_constant(vocabulary, field->name, field->a))
+    if (tocsin_bias_allows_constant(vocabulary, table->wide, field->name, field->a))
         clauses[count++] = (tocsin_clause){
             .kind = TOCSIN_CLAUSE_CONSTANT, .field = field->name, .value = field->a};
     assert(count <= 3);
@@ -54,7 +54,7 @@ static size_t clauses_of_field(const tocsin_vocabulary *vocabulary, bool pair,
 
 /* Every clause once, fields with too many constants without these. */
 static tocsin_status collect(const tocsin_vocabulary *vocabulary, const tocsin_table *table,
-                             bool pair, clause_list *list, tocsin_error *error)
+                             clause_list *list, tocsin_error *error)
 {
     tocsin_intern seen = {0};
     tocsin_map constants = {0}; /* field -> how many */
@@ -63,7 +63,7 @@ static tocsin_status collect(const tocsin_vocabulary *vocabulary, const tocsin_t
         const tocsin_row *row = &table->rows.items[r];
         for (uint32_t f = 0; f < row->field_count && status == TOCSIN_OK; ++f) {
             tocsin_clause clauses[3];
-            size_t count = clauses_of_field(vocabulary, pair, &row->fields[f], clauses);
+            size_t count = clauses_of_field(vocabulary, table, &row->fields[f], clauses);
             for (size_t i = 0; i < count && status == TOCSIN_OK; ++i) {
                 if (tocsin_intern_find(&seen, &clauses[i], sizeof clauses[i]) != 0)
                     continue;
@@ -120,9 +120,8 @@ tocsin_status tocsin_clause_table_build(const tocsin_vocabulary *vocabulary,
                                         const tocsin_table *table, tocsin_arena *arena,
                                         tocsin_clause_table *clauses, tocsin_error *error)
 {
-    bool pair = tocsin_population_is_pair(vocabulary, table->population);
     clause_list list = {0};
-    tocsin_status status = collect(vocabulary, table, pair, &list, error);
+    tocsin_status status = collect(vocabulary, table, &list, error);
     if (status == TOCSIN_OK) {
         if (list.count > 1)
             qsort_r(list.items, list.count, sizeof *list.items, compare_clauses,

@@ -2,17 +2,23 @@
  *
  *   1 conjunction   all clauses true of every positive; those that no negative violates are
  *                   irrelevant and pruned (figure 4); safe if no negative satisfies the rest
- *   2 disjunction   not safe yet: clauses that exclude the negatives left, those covering most
- *                   positives first, until every positive is covered (figure 5):
- *                   a && b && (c || d)
- *   3 split         else the positives of the best remaining clause are a case of their own,
- * deduced by the same three steps, then the next clause for what is left 4 minimal       a clause
- * that a conjunction stays safe without is taken out, least preferred first
+ *   2 disjunction   not safe yet: clauses that exclude the negatives left, the most significant
+ *                   first, until every positive is covered (figure 5): a && b && (c || d)
+ *   3 split         else the positives of the most significant clause are a case of their own,
+ *                   deduced by the same three steps, then the next clause for what is left
+ *   4 minimal       a clause that a conjunction stays safe without is taken out, least preferred
+ *                   first
+ *
+ * Significance is that of a G-test of "the clause holds" against "the fact is true" over the
+ * instances of the case: how surely the clause has to do with the fact, and is true where the fact
+ * is. Of clauses that are equally significant the one that covers more comes first, then the one
+ * that is preferred.
  *
  * Data: sets of rows as bits. Invariant: every group is false of every negative; together the
  * groups are true of every positive. Cost: O(clauses * rows / 64) a step, at most BUDGET steps. */
 #include <assert.h>
 #include <infer/infer.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct search {
@@ -25,7 +31,8 @@ struct search {
 struct ranked_clause {
     uint32_t clause;
     uint32_t position; /* in order of preference */
-    uint64_t weight;
+    int64_t significance;
+    uint64_t weight; /* instances covered */
 };
 
 static uint64_t *copy_bits(struct search *search, const uint64_t *bits)
@@ -71,6 +78,8 @@ static bool add_group(struct search *search, tocsin_deduction *deduction, const 
 static int compare_ranked(const void *a, const void *b)
 {
     const struct ranked_clause *x = a, *y = b;
+    if (x->significance != y->significance)
+        return x->significance < y->significance ? 1 : -1;
     if (x->weight != y->weight)
         return x->weight < y->weight ? 1 : -1;
     return (x->position > y->position) - (x->position < y->position);
@@ -85,11 +94,31 @@ static uint64_t weigh(const struct search *search, const uint64_t *a, const uint
     return weight;
 }
 
-/* Candidates true of some positives but not of all, those covering most first. */
+static double log_weight(double weight)
+{
+    return weight > 0 ? weight * log(weight) : 0;
+}
+
+/* The G statistic of the four-fold table of clause and fact, in 1/1024, so that what is equal but
+ * for rounding is equal; negative when the clause is true where the fact is not. `covered` of
+ * `positives` instances, `met` of `negatives`. */
+static int64_t measure(double covered, double positives, double met, double negatives)
+{
+    double all = positives + negatives, holds = covered + met;
+    double g = 2 * (log_weight(covered) + log_weight(positives - covered) + log_weight(met) +
+                    log_weight(negatives - met) - log_weight(positives) - log_weight(negatives) -
+                    log_weight(holds) - log_weight(all - holds) + log_weight(all));
+    double rounded = floor((g < 1e12 ? g : 1e12) * 1024 + 0.5);
+    return covered * negatives > met * positives ? (int64_t)rounded : -(int64_t)rounded;
+}
+
+/* Candidates true of some positives but not of all, the most significant first. */
 static struct ranked_clause *rank_partial(struct search *search, const uint64_t *positives,
-                                          size_t *count)
+                                          const uint64_t *alive, size_t *count)
 {
     const tocsin_question *question = search->question;
+    double all_positives = (double)weigh(search, positives, positives);
+    double all_negatives = (double)weigh(search, alive, alive);
     struct ranked_clause *ranked =
         TOCSIN_ARENA_ARRAY(search->arena, struct ranked_clause, question->candidate_count);
     if (ranked == NULL)
@@ -100,9 +129,14 @@ static struct ranked_clause *rank_partial(struct search *search, const uint64_t 
         if (tocsin_bits_within(positives, rows, search->words))
             continue;
         uint64_t weight = weigh(search, rows, positives);
-        if (weight > 0)
-            ranked[(*count)++] =
-                (struct ranked_clause){question->candidates[i], (uint32_t)i, weight};
+        if (weight == 0)
+            continue;
+        double met = (double)weigh(search, rows, alive);
+        ranked[(*count)++] = (struct ranked_clause){
+            .clause = question->candidates[i],
+            .position = (uint32_t)i,
+            .significance = measure((double)weight, all_positives, met, all_negatives),
+            .weight = weight};
     }
     if (*count > 1)
         qsort(ranked, *count, sizeof *ranked, compare_ranked);
@@ -212,7 +246,7 @@ static tocsin_status solve(struct search *search, const uint64_t *positives,
         return TOCSIN_OK;
     }
     size_t ranked_count;
-    struct ranked_clause *ranked = rank_partial(search, positives, &ranked_count);
+    struct ranked_clause *ranked = rank_partial(search, positives, alive, &ranked_count);
     if (ranked == NULL)
         return tocsin_error_memory(error);
     TOCSIN_TRY(disjoin(search, positives, alive, base, base_count, ranked, ranked_count, deduction,

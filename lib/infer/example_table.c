@@ -8,8 +8,6 @@
 #include <assert.h>
 #include <infer/infer.h>
 
-enum { IDENTITY_EQUAL = 1, IDENTITY_OTHER = 2 }; /* any two scalars: only their equality is used */
-
 static void table_free(tocsin_table *table)
 {
     if (table == NULL)
@@ -39,7 +37,7 @@ void tocsin_examples_free(tocsin_examples *examples)
     tocsin_string_free(&examples->key);
 }
 
-static tocsin_table *table_of(tocsin_examples *examples, tocsin_population population)
+tocsin_table *tocsin_examples_table(tocsin_examples *examples, tocsin_population population)
 {
     uint64_t *slot = tocsin_map_find(&examples->table_index, population);
     if (slot != NULL)
@@ -48,6 +46,7 @@ static tocsin_table *table_of(tocsin_examples *examples, tocsin_population popul
     if (table == NULL)
         return NULL;
     table->population = population;
+    table->wide = examples->wide;
     table->relation = tocsin_population_relation(examples->vocabulary, population);
     table->pair = tocsin_population_is_pair(examples->vocabulary, population);
     if (!TOCSIN_VEC_PUSH(&examples->tables, table)) {
@@ -96,6 +95,18 @@ static bool learn_traits(tocsin_examples *examples, const tocsin_field *field)
     return true;
 }
 
+/* The values that stand for an identity in a pair; only their equality is used. */
+static tocsin_status find_halves(tocsin_examples *examples, tocsin_error *error)
+{
+    for (int same = 0; same < 2 && examples->halves[same] == 0; ++same) {
+        tocsin_literal literal = {.kind = TOCSIN_VALUE_BOOL, .integer = same};
+        examples->halves[same] = tocsin_scalar_of(examples->vocabulary, &literal);
+        if (examples->halves[same] == 0)
+            return tocsin_error_memory(error);
+    }
+    return TOCSIN_OK;
+}
+
 /* The fields that clauses may speak of, as bytes: the row's key. Of an identity in a pair only
  * remains whether both halves share it. */
 static tocsin_status make_key(tocsin_examples *examples, const tocsin_table *table,
@@ -113,22 +124,22 @@ static tocsin_status make_key(tocsin_examples *examples, const tocsin_table *tab
         if (!known && !learn_traits(examples, &field))
             return tocsin_error_memory(error);
         uint8_t name = examples->name_traits.items[field.name];
-        if (!tocsin_bias_allows_field(table->relation, table->pair, name,
+        if (!tocsin_bias_allows_field(table->wide, table->relation, table->pair, name,
                                       examples->value_traits.items[field.a]))
             continue;
         if (table->pair && (name & TOCSIN_TRAIT_IDENTITY) != 0 && field.a != 0 && field.b != 0) {
             *contrast |= field.a != field.b && field.name == examples->var_name;
-            field.b = field.a == field.b ? IDENTITY_EQUAL : IDENTITY_OTHER;
-            field.a = IDENTITY_EQUAL;
+            TOCSIN_TRY(find_halves(examples, error));
+            field.b = examples->halves[field.a == field.b];
+            field.a = examples->halves[true];
         }
         tocsin_string_append(&examples->key, &field, sizeof field);
     }
     return tocsin_string_check(&examples->key, error);
 }
 
-/* The row of examples->key; *index is left alone when the table is full. */
-static tocsin_status find_row(tocsin_examples *examples, tocsin_table *table, bool contrast,
-                              uint32_t *index, tocsin_error *error)
+tocsin_status tocsin_table_row(const tocsin_examples *examples, tocsin_table *table, bool contrast,
+                               uint32_t *index, tocsin_error *error)
 {
     const tocsin_string *key = &examples->key;
     const char *bytes = tocsin_string_text(key);
@@ -158,28 +169,31 @@ static tocsin_status find_row(tocsin_examples *examples, tocsin_table *table, bo
     return TOCSIN_OK;
 }
 
-static tocsin_status find_fact(tocsin_examples *examples, tocsin_table *table, tocsin_fact fact,
-                               uint32_t *index, tocsin_error *error)
+tocsin_status tocsin_table_fact(const tocsin_examples *examples, tocsin_table *table,
+                                tocsin_fact fact, uint32_t *index, tocsin_error *error)
 {
     uint64_t *slot = tocsin_map_find(&table->fact_index, fact);
-    if (slot == NULL) {
-        tocsin_drop drop = tocsin_bias_of_fact(examples->vocabulary, table->population, fact);
-        if (!TOCSIN_VEC_RESERVE(&table->facts, 1) || !TOCSIN_VEC_RESERVE(&table->drops, 1) ||
-            !tocsin_map_put(&table->fact_index, fact, table->facts.count + 1))
-            return tocsin_error_memory(error);
-        table->facts.items[table->facts.count++] = fact;
-        table->drops.items[table->drops.count++] = (uint8_t)drop;
-        *index = (uint32_t)table->facts.count - 1;
+    if (slot != NULL) {
+        *index = (uint32_t)*slot - 1;
         return TOCSIN_OK;
     }
-    *index = (uint32_t)*slot - 1;
+    tocsin_drop drop = table->wide
+                           ? TOCSIN_DROP_KEPT
+                           : tocsin_bias_of_fact(examples->vocabulary, table->population, fact);
+    if (!TOCSIN_VEC_RESERVE(&table->facts, 1) || !TOCSIN_VEC_RESERVE(&table->drops, 1) ||
+        !tocsin_map_put(&table->fact_index, fact, table->facts.count + 1))
+        return tocsin_error_memory(error);
+    table->facts.items[table->facts.count++] = fact;
+    table->drops.items[table->drops.count++] = (uint8_t)drop;
+    *index = (uint32_t)table->facts.count - 1;
     return TOCSIN_OK;
 }
 
-static tocsin_status count_fact(tocsin_table *table, uint32_t row, uint32_t fact,
+tocsin_status tocsin_table_cell(tocsin_table *table, uint32_t row, uint32_t fact, uint64_t **count,
                                 tocsin_error *error)
 {
     uint64_t *slot = tocsin_map_at(&table->cell_index, (uint64_t)row << 32 | fact);
+    *count = NULL;
     if (slot == NULL)
         return tocsin_error_memory(error);
     if (*slot == 0) {
@@ -191,7 +205,7 @@ static tocsin_status count_fact(tocsin_table *table, uint32_t row, uint32_t fact
             return tocsin_error_memory(error);
         *slot = table->cells.count;
     }
-    ++table->cells.items[*slot - 1].count;
+    *count = &table->cells.items[*slot - 1].count;
     return TOCSIN_OK;
 }
 
@@ -200,22 +214,25 @@ tocsin_status tocsin_examples_add(void *context, const tocsin_instance *instance
 {
     tocsin_examples *examples = context;
     assert(examples->run < TOCSIN_INFER_RUNS_MAX);
-    tocsin_table *table = table_of(examples, instance->population);
+    tocsin_table *table = tocsin_examples_table(examples, instance->population);
     if (table == NULL)
         return tocsin_error_memory(error);
     bool contrast;
     TOCSIN_TRY(make_key(examples, table, instance, &contrast, error));
     uint32_t row = UINT32_MAX;
-    TOCSIN_TRY(find_row(examples, table, contrast, &row, error));
+    TOCSIN_TRY(tocsin_table_row(examples, table, contrast, &row, error));
     if (table->overflow)
         return TOCSIN_OK;
     ++table->rows.items[row].count;
     table->rows.items[row].runs |= UINT64_C(1) << examples->run;
     for (uint32_t i = 0; i < instance->fact_count; ++i) {
         uint32_t fact = 0;
-        TOCSIN_TRY(find_fact(examples, table, instance->facts[i], &fact, error));
+        uint64_t *count = NULL;
+        TOCSIN_TRY(tocsin_table_fact(examples, table, instance->facts[i], &fact, error));
         if (table->drops.items[fact] == TOCSIN_DROP_KEPT)
-            TOCSIN_TRY(count_fact(table, row, fact, error));
+            TOCSIN_TRY(tocsin_table_cell(table, row, fact, &count, error));
+        if (count != NULL)
+            ++*count;
     }
     return TOCSIN_OK;
 }

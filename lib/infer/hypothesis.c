@@ -15,7 +15,6 @@ struct judge {
     const tocsin_vocabulary *vocabulary;
     const tocsin_table *table;
     uint32_t run_count;
-    bool pair;
     tocsin_arena *arena; /* keeps results */
     tocsin_arena scratch;
     tocsin_clause_table clauses;
@@ -28,7 +27,7 @@ struct judge {
 /* Replicas in different processes are independent witnesses; runs are not needed for that. */
 static bool needs_two_runs(const struct judge *judge)
 {
-    return judge->run_count > 1 && !judge->pair;
+    return judge->run_count > 1 && !judge->table->pair;
 }
 
 static bool is_one_run(uint64_t runs)
@@ -184,6 +183,8 @@ static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invari
 {
     if (needs_two_runs(judge) && invariant->runs < 2)
         return TOCSIN_DROP_ONE_RUN;
+    if (judge->table->wide)
+        return TOCSIN_DROP_KEPT;
     if (!tocsin_bits_any(judge->negatives, judge->clauses.words) &&
         tocsin_bias_wants_contrast(judge->vocabulary, invariant->fact))
         return TOCSIN_DROP_NEVER_VARIED;
@@ -226,36 +227,63 @@ static tocsin_status drop_special_groups(struct judge *judge, tocsin_deduction *
     return TOCSIN_OK;
 }
 
-/* Would the precondition learned without run `run` have alarmed on it? */
+/* The precondition, or where none is safe, and learning is wide, when the fact is false: it holds
+ * unless. Such a claim reaches farther than what was seen. `rows`: where the claim applies. */
+static tocsin_status deduce_either(struct judge *judge, tocsin_fact fact, const uint64_t *positives,
+                                   const uint64_t *negatives, tocsin_deduction *deduction,
+                                   bool *inverted, uint64_t *rows, tocsin_error *error)
+{
+    TOCSIN_TRY(deduce(judge, fact, positives, negatives, deduction, error));
+    *inverted = !deduction->found && judge->table->wide;
+    if (*inverted)
+        TOCSIN_TRY(deduce(judge, fact, negatives, positives, deduction, error));
+    tocsin_deduction_rows(&judge->clauses, deduction, rows);
+    for (size_t i = 0; *inverted && i < judge->clauses.row_count; ++i)
+        rows[i / 64] ^= UINT64_C(1) << (i % 64);
+    return TOCSIN_OK;
+}
+
+/* Run `run` left out, what do the others teach: an alarm on it, or a claim that it confirms? */
 static tocsin_status test_left_out(struct judge *judge, tocsin_fact fact, uint32_t run, bool *alarm,
-                                   tocsin_error *error)
+                                   uint32_t *confirmed, tocsin_error *error)
 {
     size_t words = judge->clauses.words;
-    uint64_t *positives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
-    uint64_t *negatives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
-    uint64_t *unseen = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
-    uint64_t *rows = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
-    if (positives == NULL || negatives == NULL || unseen == NULL || rows == NULL)
+    uint64_t *sets = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words * 5);
+    if (sets == NULL)
         return tocsin_error_memory(error);
+    uint64_t *positives = sets, *negatives = sets + words, *unseen = sets + words * 2;
+    uint64_t *rows = sets + words * 3, *of_run = sets + words * 4;
     memcpy(positives, judge->positives, words * sizeof *positives);
     memcpy(negatives, judge->negatives, words * sizeof *negatives);
     memset(unseen, 0, words * sizeof *unseen);
+    memset(of_run, 0, words * sizeof *of_run);
+    bool shared = false;
     for (size_t i = 0; i < judge->clauses.row_count; ++i) {
-        if (judge->table->rows.items[i].runs != UINT64_C(1) << run)
+        uint64_t runs = judge->table->rows.items[i].runs, bit = UINT64_C(1) << (i % 64);
+        if ((runs >> run & 1) == 0)
             continue;
-        uint64_t bit = UINT64_C(1) << (i % 64);
+        of_run[i / 64] |= positives[i / 64] & bit;
+        shared |= !is_one_run(runs) && (positives[i / 64] & bit) != 0;
+        if (!is_one_run(runs))
+            continue;
         unseen[i / 64] |= negatives[i / 64] & bit;
         positives[i / 64] &= ~bit;
         negatives[i / 64] &= ~bit;
     }
-    if (!tocsin_bits_any(unseen, words) || !tocsin_bits_any(positives, words))
+    bool contradicted = tocsin_bits_any(unseen, words);
+    if (!contradicted && shared) /* what it shares with others, they teach */
+        ++*confirmed;
+    if ((!contradicted && (shared || !tocsin_bits_any(of_run, words))) ||
+        !tocsin_bits_any(positives, words))
         return TOCSIN_OK;
     tocsin_deduction deduction;
-    TOCSIN_TRY(deduce(judge, fact, positives, negatives, &deduction, error));
+    bool inverted;
+    TOCSIN_TRY(
+        deduce_either(judge, fact, positives, negatives, &deduction, &inverted, rows, error));
     if (!deduction.found)
         return TOCSIN_OK;
-    tocsin_deduction_rows(&judge->clauses, &deduction, rows);
     *alarm = tocsin_bits_meet(rows, unseen, words);
+    *confirmed += tocsin_bits_meet(rows, of_run, words);
     return TOCSIN_OK;
 }
 
@@ -297,7 +325,7 @@ static tocsin_status write_precondition(const struct judge *judge,
                                         tocsin_precondition *when, tocsin_error *error)
 {
     tocsin_clause context[CONTEXT_MAX];
-    size_t context_count = find_context(judge, context, CONTEXT_MAX);
+    size_t context_count = judge->table->wide ? 0 : find_context(judge, context, CONTEXT_MAX);
     tocsin_conjunction *any =
         TOCSIN_ARENA_ARRAY(judge->arena, tocsin_conjunction, deduction->count);
     if (any == NULL)
@@ -331,14 +359,19 @@ static tocsin_status write_precondition(const struct judge *judge,
 static tocsin_status explain(struct judge *judge, tocsin_hypothesis *hypothesis,
                              tocsin_error *error)
 {
-    tocsin_fact fact = hypothesis->invariant.fact;
+    tocsin_invariant *invariant = &hypothesis->invariant;
     tocsin_deduction deduction;
-    TOCSIN_TRY(deduce(judge, fact, judge->positives, judge->negatives, &deduction, error));
+    bool inverted;
+    uint64_t *rows = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, judge->clauses.words);
+    if (rows == NULL)
+        return tocsin_error_memory(error);
+    TOCSIN_TRY(deduce_either(judge, invariant->fact, judge->positives, judge->negatives, &deduction,
+                             &inverted, rows, error));
     if (!deduction.found) {
         hypothesis->drop = TOCSIN_DROP_NO_PRECONDITION;
         return TOCSIN_OK;
     }
-    if (needs_two_runs(judge))
+    if (needs_two_runs(judge) && !inverted)
         TOCSIN_TRY(drop_special_groups(judge, &deduction, error));
     if (deduction.count == 0) {
         hypothesis->drop = TOCSIN_DROP_ONE_RUN_PRECONDITION;
@@ -346,12 +379,15 @@ static tocsin_status explain(struct judge *judge, tocsin_hypothesis *hypothesis,
     }
     bool alarm = false;
     for (uint32_t run = 0; judge->run_count > 1 && run < judge->run_count && !alarm; ++run)
-        TOCSIN_TRY(test_left_out(judge, fact, run, &alarm, error));
+        TOCSIN_TRY(test_left_out(judge, invariant->fact, run, &alarm, &invariant->held_out, error));
     if (alarm) {
         hypothesis->drop = TOCSIN_DROP_NOT_STABLE;
         return TOCSIN_OK;
     }
-    return write_precondition(judge, &deduction, &hypothesis->invariant.when, error);
+    TOCSIN_TRY(write_precondition(judge, &deduction, &invariant->when, error));
+    invariant->when.inverted = inverted;
+    assert(!inverted || invariant->when.count > 0);
+    return TOCSIN_OK;
 }
 
 static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothesis *hypothesis,
@@ -361,7 +397,7 @@ static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothe
     *hypothesis = (tocsin_hypothesis){
         .drop = (tocsin_drop)table->drops.items[fact],
         .invariant = {.population = table->population, .fact = table->facts.items[fact]}};
-    if (hypothesis->drop == TOCSIN_DROP_KEPT && table->internal)
+    if (hypothesis->drop == TOCSIN_DROP_KEPT && table->internal && !table->wide)
         hypothesis->drop = TOCSIN_DROP_OPTIMIZER_INTERNAL;
     if (hypothesis->drop == TOCSIN_DROP_KEPT && table->overflow)
         hypothesis->drop = TOCSIN_DROP_TOO_MANY;
@@ -444,6 +480,8 @@ static bool says(const tocsin_vocabulary *vocabulary, const tocsin_invariant *st
     const char *a_other = tocsin_symbol_text(vocabulary, a.other);
     const char *b_other = tocsin_symbol_text(vocabulary, b.other);
     size_t stem = strlen(a_other) - strlen(".shape");
+    if (strlen(a_other) < strlen(".shape"))
+        return false; /* only in files that no observer made */
     return strncmp(a_other, b_other, stem) == 0 &&
            (strcmp(b_other + stem, ".ndim") == 0 || strcmp(b_other + stem, ".shape[0]") == 0) &&
            strncmp(a_name, b_name, (size_t)(a_dot - a_name) + 1) == 0;
@@ -465,11 +503,8 @@ tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
                                       tocsin_arena *arena, tocsin_hypothesis **hypotheses,
                                       size_t *count, tocsin_error *error)
 {
-    struct judge judge = {.vocabulary = vocabulary,
-                          .table = table,
-                          .run_count = run_count,
-                          .pair = tocsin_population_is_pair(vocabulary, table->population),
-                          .arena = arena};
+    struct judge judge = {
+        .vocabulary = vocabulary, .table = table, .run_count = run_count, .arena = arena};
     assert(run_count >= 1 && run_count <= TOCSIN_INFER_RUNS_MAX);
     *count = table->facts.count;
     *hypotheses = TOCSIN_ARENA_ARRAY(arena, tocsin_hypothesis, *count);
@@ -481,7 +516,7 @@ tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
     if (status == TOCSIN_OK && *count > 1)
         qsort_r(*hypotheses, *count, sizeof **hypotheses, compare_hypotheses,
                 (void *)(uintptr_t)vocabulary);
-    if (status == TOCSIN_OK)
+    if (status == TOCSIN_OK && !table->wide)
         drop_said(vocabulary, *hypotheses, *count);
     tocsin_arena_free(&judge.scratch);
     return status;

@@ -1,6 +1,6 @@
 /* lib/infer/infer.h - the parts of inference. The one header of the module.
  *
- *   instances -> example tables -> clauses as bitsets -> preconditions -> invariants
+ *   instances -> example tables -> bytes -> sum of all runs -> clauses -> preconditions
  *
  * 1 bits   2 what may be said   3 example tables   4 clauses   5 deduction   6 learning
  *
@@ -16,9 +16,10 @@
 #include <stdint.h>
 #include <tocsin/infer.h>
 
-#define TOCSIN_INFER_RUNS_MAX  64        /* run sets are one word */
-#define TOCSIN_INFER_ROWS_MAX  16384     /* different circumstances in one population */
-#define TOCSIN_INFER_CELLS_MAX (1 << 22) /* (circumstance, fact) in one population */
+#define TOCSIN_INFER_RUNS_MAX       TOCSIN_REFERENCES_MAX /* run sets are one word */
+#define TOCSIN_INFER_ROWS_MAX       16384     /* different circumstances in one population */
+#define TOCSIN_INFER_CELLS_MAX      (1 << 22) /* (circumstance, fact) in one population */
+#define TOCSIN_INFER_FILE_BYTES_MAX ((size_t)1 << 30)
 
 /* ---- 1. Bits: sets of rows, `words` words each, bits past the last row 0 -------------------- */
 
@@ -71,6 +72,9 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
 
 /* ---- 2. What may be said (bias.c) ----------------------------------------------------------- */
 
+/* "Wide" learning has no bias but that identities explain nothing: the facts of all populations are
+ * claimed, and fields of any kind may explain them (docs/inference.md). */
+
 /* Why hypotheses are dropped: X(NAME, "reason"). KEPT is no reason. */
 #define TOCSIN_DROP_TABLE(X)                                                                       \
     X(KEPT, "")                                                                                    \
@@ -121,11 +125,11 @@ enum {
 uint8_t tocsin_bias_name_traits(const char *name);
 uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value);
 /* May clauses of preconditions speak of this field? */
-bool tocsin_bias_allows_field(tocsin_relation_kind relation, bool pair, uint8_t name,
+bool tocsin_bias_allows_field(bool wide, tocsin_relation_kind relation, bool pair, uint8_t name,
                               uint8_t value);
 /* Is "field = constant" a clause? (Else only whether it is present, or equal in both halves.) */
-bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, tocsin_symbol field,
-                                 tocsin_scalar value);
+bool tocsin_bias_allows_constant(const tocsin_vocabulary *vocabulary, bool wide,
+                                 tocsin_symbol field, tocsin_scalar value);
 /* An invariant may hold only in contexts like those it was seen in. Then a constant of such a field
  * stays in the precondition though nothing contradicts leaving it out:
  *   PRECISION  when it is constant where the fact was true
@@ -166,6 +170,7 @@ typedef struct tocsin_table {
     tocsin_population population;
     tocsin_relation_kind relation; /* of the population */
     bool pair;
+    bool wide;             /* of the examples */
     bool internal;         /* calls of a function that works inside an optimizer or the like */
     bool overflow;         /* a limit was reached: nothing is learned from this table */
     tocsin_intern vectors; /* field vector -> row + 1 */
@@ -180,12 +185,14 @@ typedef struct tocsin_table {
 /* All populations of all runs. Filled by one thread, then read by many. */
 typedef struct tocsin_examples {
     tocsin_vocabulary *vocabulary; /* borrowed */
-    uint32_t run;                  /* the run that is being added */
+    bool wide;
+    uint32_t run; /* the run that is being added */
     TOCSIN_VEC(tocsin_table *) tables;
     tocsin_map table_index;           /* population -> table + 1 */
     TOCSIN_VEC(uint8_t) name_traits;  /* by symbol; 0: not asked yet */
     TOCSIN_VEC(uint8_t) value_traits; /* by scalar */
     tocsin_symbol var_name;           /* "var.name" */
+    tocsin_scalar halves[2];          /* of an identity in a pair: other, the same; 0: not yet */
     tocsin_string key;                /* scratch */
 } tocsin_examples;
 
@@ -196,6 +203,29 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_examples_add(void *context, const tocsin_
 TOCSIN_MUST_CHECK tocsin_status tocsin_examples_mark_internal(tocsin_examples *examples,
                                                               tocsin_error *error);
 void tocsin_examples_free(tocsin_examples *examples);
+
+/* The parts of _add, for readers of counted examples. The table of a population; NULL: no memory.
+ */
+tocsin_table *tocsin_examples_table(tocsin_examples *examples, tocsin_population population);
+/* The row whose fields stand in examples->key; *index is left alone when the table is full, which
+ * sets `overflow`. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_table_row(const tocsin_examples *examples,
+                                                 tocsin_table *table, bool contrast,
+                                                 uint32_t *index, tocsin_error *error);
+TOCSIN_MUST_CHECK tocsin_status tocsin_table_fact(const tocsin_examples *examples,
+                                                  tocsin_table *table, tocsin_fact fact,
+                                                  uint32_t *index, tocsin_error *error);
+/* The count of a cell; *count is NULL when the table is full. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_table_cell(tocsin_table *table, uint32_t row, uint32_t fact,
+                                                  uint64_t **count, tocsin_error *error);
+
+/* Append what was counted, in terms of no vocabulary; add it again, as the run examples->run. After
+ * a failed _decode the examples are good for _free only. Errors: E_FORMAT, E_LIMIT, E_MEMORY. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_examples_encode(const tocsin_examples *examples,
+                                                       tocsin_string *out, tocsin_error *error);
+TOCSIN_MUST_CHECK tocsin_status tocsin_examples_decode(tocsin_examples *examples, const char *bytes,
+                                                       size_t count, const char *where,
+                                                       tocsin_error *error);
 
 /* ---- 4. Clauses (clause_table.c) ------------------------------------------------------------ */
 

@@ -134,7 +134,7 @@ tocsin_status tocsin_learn(tocsin_examples *examples, uint32_t run_count,
     if (status == TOCSIN_OK)
         status = tocsin_pool_run(pool, lesson.count, judge_table, &lesson, error);
     tocsin_pool_free(pool);
-    if (status == TOCSIN_OK)
+    if (status == TOCSIN_OK && !examples->wide)
         status = prefer_roles(&lesson, error);
     if (status == TOCSIN_OK)
         status = deliver(&lesson, options, set, summary, error);

@@ -201,6 +201,12 @@ TOCSIN_MUST_CHECK tocsin_fact tocsin_fact_of(tocsin_vocabulary *vocabulary,
 tocsin_fact tocsin_fact_find(const tocsin_vocabulary *vocabulary, const tocsin_fact_key *key);
 tocsin_fact_key tocsin_fact_get_key(const tocsin_vocabulary *vocabulary, tocsin_fact fact);
 
+/* Do keys read from a file name a population, and a fact that can be stated of its kind? */
+bool tocsin_population_key_exists(const tocsin_population_key *key);
+bool tocsin_fact_key_exists(uint8_t population_kind, const tocsin_fact_key *key);
+/* Of the numbers in keys and what they mean: files that hold keys are of builds with the same. */
+uint64_t tocsin_keys_fingerprint(void);
+
 tocsin_relation_kind tocsin_population_relation(const tocsin_vocabulary *vocabulary,
                                                 tocsin_population population);
 /* Are its instances pairs, whose fields have two values? */

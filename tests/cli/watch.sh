@@ -46,6 +46,22 @@ id=$(tocsin show inv.jsonl | sed -n '1s/  .*//p')
 check "one by its id" test "$(tocsin show inv.jsonl "$id" | wc -l)" = 2
 check "the same invariants whatever the order of the runs" cmp \
     <(tocsin infer -q again healthy -o -) inv.jsonl
+expect 0 tocsin infer -q healthy --keep kept </dev/null
+expect 0 tocsin infer -q --add kept again -o later.jsonl </dev/null
+check "the same invariants when a run is added later" cmp later.jsonl inv.jsonl
+check "where they come from" \
+    grep -q '"runs":\[{"run":.*"again".*}\]}' later.jsonl.provenance.json
+expect 2 tocsin infer --add kept healthy -o other.jsonl <<'END'
+! tocsin: error: the same run twice tells nothing new: healthy and healthy
+END
+expect 2 tocsin infer --add inv.jsonl -o other.jsonl <<'END'
+! tocsin: error: no file of counted examples, as infer --keep writes, inv.jsonl
+END
+expect 0 tocsin infer -q --wide healthy again -o wide.jsonl </dev/null
+check "wide learning claims more" test "$(wc -l <wide.jsonl)" -gt "$(wc -l <inv.jsonl)"
+expect 2 tocsin infer --wide --add kept again -o other.jsonl <<'END'
+! tocsin: error: again was counted wide: all runs must be counted alike
+END
 check "info on invariants" grep -q '^invariants' <(tocsin info inv.jsonl)
 
 # ---- look ------------------------------------------------------------------------------------

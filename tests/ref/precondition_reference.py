@@ -11,6 +11,7 @@ A line: {"pair", "runs", "instances": [{"run", "fact", "fields": {name: [a, b]}}
 """
 
 import json
+import math
 import sys
 
 GROUPS_MAX, DISJUNCTS_MAX, DEPTH_MAX, BUDGET = 8, 4, 3, 256
@@ -99,11 +100,25 @@ class Rows:
             values[field] = values.get(field, 0) + (kind == "constant")
         return [c for c in clauses if c[0] != "constant" or values[c[1]] <= VALUES_OF_FACT_MAX]
 
+    def weigh(self, where):
+        return sum(self.count[r] for r in where)
+
     def where(self, group):
         rows = set(range(len(self.count)))
         for clause in group:
             rows &= self.holds[clause]
         return rows
+
+
+def significance(rows, clause, positives, negatives):
+    """The G statistic of clause and fact over instances, in 1/1024; negative: they disagree."""
+    def term(x):
+        return x * math.log(x) if x > 0 else 0.0
+    a, b = rows.weigh(positives & rows.holds[clause]), rows.weigh(positives - rows.holds[clause])
+    c, d = rows.weigh(negatives & rows.holds[clause]), rows.weigh(negatives - rows.holds[clause])
+    g = 2 * (term(a) + term(b) + term(c) + term(d) - term(a + b) - term(c + d)
+             - term(a + c) - term(b + d) + term(a + b + c + d))
+    return math.floor(g * 1024 + 0.5) * (1 if a * (c + d) > c * (a + b) else -1)
 
 
 def solve(rows, clauses, positives, negatives, depth, budget):
@@ -116,8 +131,8 @@ def solve(rows, clauses, positives, negatives, depth, budget):
     if not alive:
         return [base]
     partial = [c for c in clauses if not positives <= rows.holds[c] and positives & rows.holds[c]]
-    partial.sort(key=lambda c: (-sum(rows.count[r] for r in rows.holds[c] & positives),
-                                clauses.index(c)))
+    partial.sort(key=lambda c: (-significance(rows, c, positives, alive),
+                                -rows.weigh(rows.holds[c] & positives), clauses.index(c)))
     return (disjoin(rows, positives, alive, base, partial) or
             split(rows, clauses, positives, alive, base, partial, depth, budget))
 

@@ -130,9 +130,10 @@ static void arguments_are_flags_words_and_off(void **state)
 
 static bool allows_scalar(tocsin_population of, const char *name, tocsin_scalar value)
 {
-    return tocsin_bias_allows_field(
-        tocsin_population_relation(vocabulary, of), tocsin_population_is_pair(vocabulary, of),
-        tocsin_bias_name_traits(name), tocsin_bias_value_traits(vocabulary, value));
+    return tocsin_bias_allows_field(false, tocsin_population_relation(vocabulary, of),
+                                    tocsin_population_is_pair(vocabulary, of),
+                                    tocsin_bias_name_traits(name),
+                                    tocsin_bias_value_traits(vocabulary, value));
 }
 
 static bool allows(tocsin_population of, const char *name, const char *value)
@@ -156,7 +157,7 @@ static void clauses_speak_of_what_carries_over(void **state)
     assert_false(allows_scalar(output, "arg.size", tocsin_scalar_of(vocabulary, &opaque)));
     assert_false(allows(arguments, "arg.input.dtype", "float32"));
     assert_true(allows(arguments, "self.training", "True"));
-    assert_false(tocsin_bias_allows_constant(vocabulary, symbol("var.name"), scalar("w")));
+    assert_false(tocsin_bias_allows_constant(vocabulary, false, symbol("var.name"), scalar("w")));
 }
 
 static void context_is_kept_where_precision_and_mode_matter(void **state)

@@ -72,23 +72,31 @@ static void fails(struct bench *bench, uint32_t run, const char *fields)
     assert_int_equal(write_example(&bench->writer, run, fields, 0), TOCSIN_OK);
 }
 
+static tocsin_hypothesis judge(struct bench *bench, uint32_t runs)
+{
+    tocsin_hypothesis *hypotheses;
+    size_t count;
+    assert_int_equal(bench->writer.examples.tables.count, 1);
+    assert_int_equal(tocsin_hypotheses_judge(bench->writer.examples.vocabulary,
+                                             bench->writer.examples.tables.items[0], runs,
+                                             &bench->arena, &hypotheses, &count, NULL),
+                     TOCSIN_OK);
+    assert_int_equal(count, 1);
+    return hypotheses[0];
+}
+
 /* The precondition as text, clauses by preference: "a=x & b | c=y"; or the reason in brackets. */
 static const char *learned(struct bench *bench, uint32_t runs)
 {
     const tocsin_vocabulary *vocabulary = bench->writer.examples.vocabulary;
-    tocsin_hypothesis *hypotheses;
-    size_t count;
-    assert_int_equal(bench->writer.examples.tables.count, 1);
-    assert_int_equal(tocsin_hypotheses_judge(vocabulary, bench->writer.examples.tables.items[0],
-                                             runs, &bench->arena, &hypotheses, &count, NULL),
-                     TOCSIN_OK);
-    assert_int_equal(count, 1);
+    tocsin_hypothesis hypothesis = judge(bench, runs);
     tocsin_string_clear(&bench->text);
-    if (hypotheses[0].drop != TOCSIN_DROP_KEPT) {
-        tocsin_string_printf(&bench->text, "[%s]", tocsin_drop_reason(hypotheses[0].drop));
+    if (hypothesis.drop != TOCSIN_DROP_KEPT) {
+        tocsin_string_printf(&bench->text, "[%s]", tocsin_drop_reason(hypothesis.drop));
         return tocsin_string_text(&bench->text);
     }
-    const tocsin_precondition *when = &hypotheses[0].invariant.when;
+    const tocsin_precondition *when = &hypothesis.invariant.when;
+    tocsin_string_append_text(&bench->text, when->inverted ? "unless " : "");
     for (uint32_t g = 0; g < when->count; ++g) {
         tocsin_string_append_text(&bench->text, g > 0 ? " | " : "");
         for (uint32_t c = 0; c < when->any[g].count; ++c) {
@@ -168,6 +176,82 @@ static void split(void **state)
     fails(bench, 0, "var.a=x var.b=y");
     fails(bench, 0, "var.a=y var.b=x");
     assert_string_equal(learned(bench, 1), "var.a=x & var.b=x | var.a=y & var.b=y");
+}
+
+/* "b is x and c is y, or a is z and b is y": that c is y covers more than that b is x or that a is
+ * x, but those say more about the fact. */
+static void the_most_significant_clause_comes_first(void **state)
+{
+    static const struct {
+        const char *fields;
+        int count;
+        bool fact;
+    } instances[] = {{"var.a=y var.b=z var.c=y var.d=x", 2, false},
+                     {"var.a=x var.b=x var.c=y var.d=x", 2, true},
+                     {"var.a=z var.b=y var.c=y var.d=z", 1, true},
+                     {"var.a=z var.b=z var.c=y var.d=z", 2, false},
+                     {"var.a=y var.b=z var.c=x var.d=y", 1, false},
+                     {"var.a=x var.b=y var.c=y var.d=x", 1, false},
+                     {"var.a=y var.b=x var.c=z var.d=y", 1, false},
+                     {"var.a=z var.b=z var.c=y var.d=y", 5, false}};
+    struct bench *bench = *state;
+    about_parameters(bench);
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(instances); ++i)
+        for (int n = 0; n < instances[i].count; ++n)
+            (instances[i].fact ? holds : fails)(bench, 0, instances[i].fields);
+    assert_string_equal(learned(bench, 1), "var.b=x & var.c=y | var.a=z & var.b=y");
+}
+
+/* Runs 0 and 1 saw the same; of run 2's own case the others teach, or do not. */
+static void runs_that_confirm_are_counted(void **state)
+{
+    struct bench *bench = *state;
+    about_parameters(bench);
+    holds(bench, 0, "var.a=True var.b=x");
+    holds(bench, 1, "var.a=True var.b=x");
+    holds(bench, 2, "var.a=True var.b=z");
+    fails(bench, 0, "var.a=False var.b=x");
+    fails(bench, 1, "var.a=False var.b=x");
+    assert_string_equal(learned(bench, 3), "var.a=true");
+    assert_int_equal(judge(bench, 3).invariant.held_out, 3);
+}
+
+static void a_run_of_its_own_kind_confirms_nothing(void **state)
+{
+    struct bench *bench = *state;
+    about_parameters(bench);
+    holds(bench, 0, "var.a=x");
+    holds(bench, 1, "var.a=x");
+    holds(bench, 2, "var.a=z");
+    holds(bench, 3, "var.a=z");
+    holds(bench, 4, "var.a=w");
+    fails(bench, 0, "var.a=y");
+    fails(bench, 1, "var.a=y");
+    assert_string_equal(learned(bench, 5), "var.a=x | var.a=z");
+    assert_int_equal(judge(bench, 5).invariant.held_out, 4);
+}
+
+/* Three causes, and everything else: what is false has a form, what is true has none. */
+static void wide_learning_may_invert(void **state)
+{
+    struct bench *bench = *state;
+    about_parameters(bench);
+    static const char *const values[] = {"x", "y", "z", "u", "v", "w"};
+    for (int wide = 0; wide < 2; ++wide) {
+        bench->writer.examples.wide = wide != 0;
+        for (uint32_t run = 0; run < 2; ++run) {
+            for (size_t i = 0; i < TOCSIN_COUNT_OF(values); ++i) {
+                char fields[64];
+                snprintf(fields, sizeof fields, "var.a=%s var.b=%s", values[i], values[i]);
+                (i == 0 ? fails : holds)(bench, run, fields);
+            }
+        }
+        assert_string_equal(learned(bench, 2),
+                            wide ? "unless var.a=x" : "[superficial: no safe precondition]");
+        tocsin_vocabulary *vocabulary = bench->writer.examples.vocabulary;
+        tocsin_examples_free(&bench->writer.examples);
+        bench->writer.examples = (tocsin_examples){.vocabulary = vocabulary};
+    }
 }
 
 static void superficial_is_dropped(void **state)
@@ -271,6 +355,10 @@ int main(void)
         TEST(different_variables_only_argue_against),
         TEST(disjunction),
         TEST(split),
+        TEST(the_most_significant_clause_comes_first),
+        TEST(runs_that_confirm_are_counted),
+        TEST(a_run_of_its_own_kind_confirms_nothing),
+        TEST(wide_learning_may_invert),
         TEST(superficial_is_dropped),
         TEST(identities_and_sizes_explain_nothing),
         TEST(presence_may_explain),
