@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "foreign.h"
 #include "traces.h"
 
 int cli_checking_load(cli_checking *checking, const cli_texts *files)
@@ -15,9 +16,9 @@ int cli_checking_load(cli_checking *checking, const cli_texts *files)
         cli_hint("name one with -i; tocsin infer RUN -o inv.jsonl makes one");
         return CLI_INPUT;
     }
-    tocsin_status status = tocsin_invariants_load(files->items[0], &checking->set, &error);
-    for (size_t i = 1; i < files->count && status == TOCSIN_OK; i++) {
-        status = tocsin_invariants_append(checking->set, files->items[i], &error);
+    tocsin_status status = TOCSIN_OK;
+    for (size_t i = 0; i < files->count && status == TOCSIN_OK; i++) {
+        status = cli_invariants_load(files->items[i], &checking->set, &error);
     }
     return status == TOCSIN_OK ? CLI_HOLDS : cli_fail(&error);
 }

@@ -38,6 +38,7 @@ int cmd_suppress(int argc, char **argv);
 int cmd_filter(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
+int cmd_import(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

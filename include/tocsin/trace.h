@@ -26,6 +26,15 @@ extern "C" {
 
 typedef struct tocsin_trace_writer tocsin_trace_writer;
 
+/* Whose file it is, when a process writes in another's name: an importer. Such a process counts as
+ * ended, and time is that of its events. */
+typedef struct tocsin_trace_identity {
+    int64_t pid;
+    const char *host;      /* at most 64 bytes are kept */
+    uint64_t wall_ns;      /* when it began, ns since 1970, and */
+    uint64_t monotonic_ns; /* the same moment in the clock of its events */
+} tocsin_trace_identity;
+
 typedef struct tocsin_trace_writer_options {
     size_t struct_bytes;   /* sizeof this struct */
     const char *directory; /* the run; must exist */
@@ -33,6 +42,7 @@ typedef struct tocsin_trace_writer_options {
     uint32_t block_bytes;  /* raw bytes per block at most, 192 KiB .. 4 MiB; 0: 256 KiB */
     uint32_t flush_ms;     /* a block is written at least this often; 0: 50 */
     int compression_level; /* zstd; 0: 1 */
+    const tocsin_trace_identity *identity; /* NULL: the calling process, now. Copied. */
 } tocsin_trace_writer_options;
 
 /* Create this process's file in the run and start the writer thread (which never touches Python).
@@ -64,6 +74,13 @@ TOCSIN_API tocsin_id tocsin_trace_define_site(tocsin_trace_writer *writer, const
  * than 4096 threads at once), events are counted as lost (see _statistics) and the job goes on.
  * Not async-signal-safe. */
 TOCSIN_API uint64_t tocsin_trace_emit(tocsin_trace_writer *writer, const tocsin_event *event);
+
+/* The same for a writer with an identity, which takes events only in this way and from one thread:
+ * the event goes to the given stream, from 1, streams in the order of their numbers (the next new
+ * one is the last plus 1). Times never decrease: an event earlier than the last of any stream
+ * becomes equal to it. More than 4096 streams: lost. */
+TOCSIN_API uint64_t tocsin_trace_emit_on(tocsin_trace_writer *writer, uint32_t stream,
+                                         const tocsin_event *event);
 
 typedef struct tocsin_trace_statistics {
     uint64_t events;

@@ -159,7 +159,7 @@ static tocsin_status write_mark(tocsin_trace_writer *writer, uint64_t pass_ns, t
 
 static tocsin_status run_pass(tocsin_trace_writer *writer, tocsin_error *error)
 {
-    uint64_t pass_ns = tocsin_clock_ns();
+    uint64_t pass_ns = tocsin_writer_clock_ns(writer);
     collect_items(writer);
     uint64_t dictionary_until = tocsin_ring_head(writer->dictionary);
     bool defines = dictionary_until > writer->dictionary->drained.offset;
@@ -219,7 +219,7 @@ static tocsin_status write_footer(tocsin_trace_writer *writer, tocsin_error *err
         tocsin_block_header header = {.stream = TOCSIN_STREAM_FOOTER,
                                       .flags = TOCSIN_BLOCK_LAST_OF_PASS,
                                       .raw_bytes = (uint32_t)raw.bytes,
-                                      .pass_ns = tocsin_clock_ns()};
+                                      .pass_ns = tocsin_writer_clock_ns(writer)};
         size_t bytes = tocsin_block_encode(writer->compressor, &header, (const uint8_t *)raw.text,
                                            writer->block);
         tocsin_put_u64(writer->block + bytes, writer->file_end);

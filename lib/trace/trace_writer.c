@@ -160,18 +160,12 @@ static void close_call(tocsin_ring *ring, uint64_t call)
         ring->depth = depth - 1;
 }
 
-uint64_t tocsin_trace_emit(tocsin_trace_writer *writer, const tocsin_event *event)
+static uint64_t emit(tocsin_trace_writer *writer, tocsin_ring *ring, const tocsin_event *event,
+                     uint64_t time_ns)
 {
-    assert(writer && event);
-    tocsin_ring *ring = find_ring(writer);
-    if (!ring) {
-        atomic_fetch_add_explicit(&writer->lost, 1, memory_order_relaxed);
-        return 0;
-    }
     if (!tocsin_ring_has_room(ring, TOCSIN_TRACE_EVENT_MAX))
         wait_for_room(writer, ring, TOCSIN_TRACE_EVENT_MAX);
 
-    uint64_t time_ns = event->time_ns ? event->time_ns : tocsin_clock_ns();
     tocsin_frame frame = {.depth = ring->depth};
     frame.time_ns = time_ns > ring->produced.time_ns ? time_ns : ring->produced.time_ns;
     switch (event->kind) {
@@ -198,6 +192,59 @@ uint64_t tocsin_trace_emit(tocsin_trace_writer *writer, const tocsin_event *even
     tocsin_ring_publish(ring, record_bytes);
     poke_if_half_full(writer, ring);
     return frame.call;
+}
+
+static uint64_t count_lost(tocsin_trace_writer *writer)
+{
+    atomic_fetch_add_explicit(&writer->lost, 1, memory_order_relaxed);
+    return 0;
+}
+
+uint64_t tocsin_trace_emit(tocsin_trace_writer *writer, const tocsin_event *event)
+{
+    assert(writer && event && !writer->borrowed);
+    tocsin_ring *ring = find_ring(writer);
+    if (!ring)
+        return count_lost(writer);
+    return emit(writer, ring, event, event->time_ns ? event->time_ns : tocsin_clock_ns());
+}
+
+/* The ring of a stream of a writer with an identity; NULL when it cannot have one. */
+static tocsin_ring *ring_of_stream(tocsin_trace_writer *writer, uint32_t stream)
+{
+    if (stream == 0 || stream > writer->ring_count + 1 || stream > TOCSIN_RINGS_MAX)
+        return NULL;
+    if (stream <= writer->ring_count)
+        return writer->rings[stream - 1];
+    tocsin_ring *ring = tocsin_ring_new(&writer->ring_file, writer->ring_bytes);
+    if (!ring)
+        return NULL;
+    tocsin_ring_start(ring, stream, 0, 0);
+    pthread_mutex_lock(&writer->rings_lock);
+    writer->stream_count = stream;
+    writer->rings[writer->ring_count++] = ring;
+    pthread_mutex_unlock(&writer->rings_lock);
+    return ring;
+}
+
+uint64_t tocsin_trace_emit_on(tocsin_trace_writer *writer, uint32_t stream,
+                              const tocsin_event *event)
+{
+    assert(writer && event && writer->borrowed);
+    tocsin_ring *ring = ring_of_stream(writer, stream);
+    if (!ring)
+        return count_lost(writer);
+    uint64_t time_ns = tocsin_writer_clock_ns(writer);
+    if (event->time_ns > time_ns) {
+        time_ns = event->time_ns;
+        atomic_store(&writer->time_ns, time_ns);
+    }
+    return emit(writer, ring, event, time_ns);
+}
+
+uint64_t tocsin_writer_clock_ns(tocsin_trace_writer *writer)
+{
+    return writer->borrowed ? atomic_load(&writer->time_ns) : tocsin_clock_ns();
 }
 
 void tocsin_trace_writer_statistics(const tocsin_trace_writer *writer,
@@ -400,12 +447,26 @@ static tocsin_status create_files(tocsin_trace_writer *writer, const char *direc
     return status;
 }
 
-static tocsin_status open_files(tocsin_trace_writer *writer, const char *directory,
-                                tocsin_error *error)
+/* No boot id and no start time: nobody is taken for this process. */
+static void identity_of(const tocsin_trace_identity *given, tocsin_identity *identity)
+{
+    *identity = (tocsin_identity){.pid = (uint64_t)given->pid,
+                                  .wall_ns = given->wall_ns,
+                                  .monotonic_ns = given->monotonic_ns};
+    snprintf(identity->host, sizeof identity->host, "%s", given->host ? given->host : "");
+}
+
+static tocsin_status open_files(tocsin_trace_writer *writer,
+                                const tocsin_trace_writer_options *options, tocsin_error *error)
 {
     tocsin_identity identity;
     uint8_t header[TOCSIN_IDENTITY_BYTES];
-    tocsin_identity_of_self(&identity);
+    const char *directory = options->directory;
+    if (options->identity)
+        identity_of(options->identity, &identity);
+    else
+        tocsin_identity_of_self(&identity);
+    atomic_store(&writer->time_ns, identity.monotonic_ns);
     TOCSIN_TRY(create_files(writer, directory, &identity, error));
     tocsin_identity_encode(&identity, TOCSIN_TRACE_MAGIC, header);
     TOCSIN_TRY(tocsin_file_write(writer->fd, header, sizeof header, writer->trace_path, error));
@@ -465,6 +526,7 @@ tocsin_status tocsin_trace_writer_open(const tocsin_trace_writer_options *option
         return tocsin_error_memory(error);
     writer->fd = -1;
     writer->ring_file.fd = -1;
+    writer->borrowed = options->identity != NULL;
     writer->generation = atomic_fetch_add(&last_generation, 1) + 1;
     writer->index_stride = 1;
     uint32_t page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -482,9 +544,8 @@ tocsin_status tocsin_trace_writer_open(const tocsin_trace_writer_options *option
     writer->compressor = tocsin_compressor_new(
         options->compression_level ? options->compression_level : COMPRESSION_LEVEL);
     init_locks(writer);
-    tocsin_status status = writer->block && writer->compressor
-                               ? open_files(writer, options->directory, error)
-                               : tocsin_error_memory(error);
+    tocsin_status status = writer->block && writer->compressor ? open_files(writer, options, error)
+                                                               : tocsin_error_memory(error);
     if (status == TOCSIN_OK)
         status = start_thread(writer, error);
     if (status != TOCSIN_OK) {

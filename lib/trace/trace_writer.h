@@ -29,6 +29,8 @@ struct tocsin_trace_writer {
     uint32_t ring_bytes;
     uint32_t block_bytes;
     uint32_t flush_ms;
+    bool borrowed;            /* in another process's name: */
+    _Atomic uint64_t time_ns; /* its clock, as its last event left it */
     char *trace_path;
     char *ring_path;
 
@@ -80,6 +82,8 @@ struct tocsin_trace_writer {
     uint64_t pass_count;
 };
 
+/* The time in the clock of the events: none that comes later is earlier. */
+uint64_t tocsin_writer_clock_ns(tocsin_trace_writer *writer);
 /* The writer thread's main function; the argument is the writer. */
 void *tocsin_writer_thread(void *argument);
 /* Ask the writer thread for a pass soon. Async-signal-safe, at most one system call. */

@@ -479,6 +479,81 @@ static void test_forked_child_leaves_the_parent_alone(void **state)
     scratch_free(&run);
 }
 
+/* ---- in another process's name --------------------------------------------------------------- */
+
+static void emit_on(tocsin_trace_writer *writer, uint32_t stream, uint64_t time_ns)
+{
+    tocsin_id function = tocsin_trace_define_function(writer, "f", TOCSIN_ROLE_NONE);
+    tocsin_event event = {.kind = TOCSIN_EVENT_ENTER, .function = function, .time_ns = time_ns};
+    assert_true(tocsin_trace_emit_on(writer, stream, &event) > 0);
+}
+
+static tocsin_trace_writer *writer_of_another(const scratch *run)
+{
+    tocsin_trace_identity identity = {
+        .pid = 4711, .host = "elsewhere", .wall_ns = 5, .monotonic_ns = 1000};
+    tocsin_trace_writer_options options = {.struct_bytes = sizeof options,
+                                           .directory = run->directory,
+                                           .ring_bytes = 16 << 10,
+                                           .flush_ms = 1,
+                                           .identity = &identity};
+    tocsin_trace_writer *writer;
+    assert_int_equal(tocsin_trace_writer_open(&options, &writer, NULL), TOCSIN_OK);
+    return writer;
+}
+
+/* Streams in the order of their times, whenever the writer thread ran; its clock is theirs. */
+static void test_an_importer_writes_in_another_name(void **state)
+{
+    (void)state;
+    scratch run = scratch_new();
+    tocsin_trace_writer *writer = writer_of_another(&run);
+    for (uint64_t i = 0; i < 20000; ++i)
+        emit_on(writer, 1 + (uint32_t)(i * 7 % 3 < i ? i * 7 % 3 : 0), 1000 + i);
+    emit_on(writer, 2, 4); /* too late: becomes equal to the last */
+    close_writer(writer);
+    char path[SCRATCH_PATH_BYTES];
+    scratch_find(&run, "process-elsewhere-4711", ".trace", path);
+    tocsin_trace *trace = scratch_open(path, false);
+    const tocsin_event *event;
+    for (uint64_t i = 0; i < 20000; ++i) {
+        event = scratch_next(trace);
+        assert_non_null(event);
+        assert_int_equal(event->time_ns, 1000 + i);
+    }
+    event = scratch_next(trace);
+    assert_int_equal(event->time_ns, 20999);
+    assert_int_equal(event->thread, 2);
+    assert_null(scratch_next(trace));
+    tocsin_trace_facts facts;
+    tocsin_trace_get_facts(trace, &facts);
+    assert_int_equal(facts.pid, 4711);
+    assert_string_equal(facts.host, "elsewhere");
+    assert_int_equal(facts.monotonic_ns, 1000);
+    assert_int_equal(facts.threads, 3);
+    assert_false(facts.alive);
+    tocsin_trace_close(trace);
+    scratch_free(&run);
+}
+
+static void test_streams_come_in_the_order_of_their_numbers(void **state)
+{
+    (void)state;
+    scratch run = scratch_new();
+    tocsin_trace_writer *writer = writer_of_another(&run);
+    tocsin_event event = {.kind = TOCSIN_EVENT_ENTER};
+    assert_int_equal(tocsin_trace_emit_on(writer, 0, &event), 0);
+    assert_int_equal(tocsin_trace_emit_on(writer, 2, &event), 0);
+    assert_int_equal(tocsin_trace_emit_on(writer, 1, &event), 1);
+    assert_int_equal(tocsin_trace_emit_on(writer, 2, &event), 1);
+    tocsin_trace_statistics statistics;
+    tocsin_trace_writer_statistics(writer, &statistics);
+    assert_int_equal(statistics.events, 2);
+    assert_int_equal(statistics.lost, 2);
+    close_writer(writer);
+    scratch_free(&run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +570,8 @@ int main(void)
         cmocka_unit_test(test_threads_are_merged_by_time),
         cmocka_unit_test(test_follower_sees_events_as_they_come),
         cmocka_unit_test(test_forked_child_leaves_the_parent_alone),
+        cmocka_unit_test(test_an_importer_writes_in_another_name),
+        cmocka_unit_test(test_streams_come_in_the_order_of_their_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

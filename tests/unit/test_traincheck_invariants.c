@@ -1,0 +1,269 @@
+/* TrainCheck's invariants as ours: what each relation and clause becomes, and what is refused. */
+#include "traincheck_scratch.h"
+#include <invariant/instance.h>
+
+typedef struct skipped_list {
+    size_t count;
+    char text[1000]; /* of the last */
+} skipped_list;
+
+static void note_skipped(void *context, const char *file, uint64_t line, const char *text,
+                         const char *why)
+{
+    skipped_list *list = context;
+    (void)file;
+    ++list->count;
+    snprintf(list->text, sizeof list->text, "%d %s: %s", (int)line, text, why);
+}
+
+static tocsin_status load(const char *text, tocsin_invariant_set **set, skipped_list *list,
+                          tocsin_error *error)
+{
+    traincheck_folder folder = traincheck_new();
+    char path[SCRATCH_PATH_BYTES * 2];
+    traincheck_put(&folder, "invariants.json", text);
+    snprintf(path, sizeof path, "%s/invariants.json", folder.traces.directory);
+    tocsin_foreign_options options = {
+        .struct_bytes = sizeof options, .skipped = note_skipped, .context = list};
+    tocsin_status status = tocsin_traincheck_invariants_load(path, &options, set, error);
+    traincheck_free(&folder);
+    return status;
+}
+
+#define CLAUSE(type, name, more)                                                                   \
+    "{\"type\":\"" type "\",\"prop_name\":\"" name                                                 \
+    "\",\"additional_path\":\"None\",\"prop_dtype\":\"__import__('os').abort()\"" more "}"
+#define CONSTANT(name, values) CLAUSE("constant", name, ",\"values\":[" values "]")
+#define PARAMETERS                                                                                 \
+    "[{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\",\"attr_name\":"         \
+    "\"data\"},{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\","              \
+    "\"attr_name\":\"data\"}]"
+#define FUNCTIONS                                                                                  \
+    "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.step\"},{\"param_type\":\"APIParam\","    \
+    "\"api_full_name\":\"a.zero_grad\"}]"
+#define INVARIANT(relation, params, group, inverted, parts)                                        \
+    "{\"text_description\":\"text\",\"relation\":\"" relation "\",\"params\":" params              \
+    ",\"precondition\":{\"" group "\":{\"inverted\":" inverted ",\"preconditions\":[" parts        \
+    "]}},\"num_positive_examples\":448,\"num_negative_examples\":2}\n"
+#define CONSISTENCY(inverted, parts)                                                               \
+    INVARIANT("ConsistencyRelation", PARAMETERS, "var", inverted, parts)
+#define PART(clauses) "{\"clauses\":[" clauses "]}"
+#define ALWAYS        "{\"clauses\":\"Unconditional\"}"
+
+/* One invariant, with this sentence. */
+static void expect_sentence(const char *text, const char *sentence)
+{
+    tocsin_invariant_set *set = NULL;
+    skipped_list list = {.count = 0};
+    tocsin_error error = {0};
+    if (load(text, &set, &list, &error) != TOCSIN_OK)
+        fail_msg("%s", error.message);
+    if (list.count > 0)
+        fail_msg("%s", list.text);
+    assert_int_equal(tocsin_invariants_count(set), 1);
+    assert_string_equal(tocsin_invariant_sentence(set, 0), sentence);
+    uint64_t instances;
+    uint32_t runs;
+    tocsin_invariant_support(set, 0, &instances, &runs);
+    assert_int_equal(instances, 448);
+    tocsin_invariants_free(set);
+}
+
+static void expect_skipped(const char *text, const char *why)
+{
+    tocsin_invariant_set *set = NULL;
+    skipped_list list = {.count = 0};
+    assert_int_equal(load(text, &set, &list, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_invariants_count(set), 0);
+    assert_int_equal(list.count, 1);
+    if (strstr(list.text, why) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", list.text, why);
+    tocsin_invariants_free(set);
+}
+
+/* ---- preconditions -------------------------------------------------------------------------- */
+
+#define EQUAL "The data of each parameter after optimizer.step is equal on every two ranks"
+
+static void test_identities_are_decided_by_what_a_pair_is(void **state)
+{
+    (void)state;
+    expect_sentence(
+        CONSISTENCY("false", PART(CLAUSE("unequal", "process_id", "") "," CLAUSE(
+                                 "unequal", "thread_id",
+                                 "") "," CLAUSE("unequal", "attributes._TRAINCHECK_data_ID",
+                                                "") "," CLAUSE("consistent", "meta_vars.step",
+                                                               "") "," CLAUSE("unequal",
+                                                                              "meta_vars._DATA_"
+                                                                              "PARALLEL_RANK",
+                                                                              ""))),
+        EQUAL ", when meta.rank differs.");
+    expect_sentence(CONSISTENCY("false", PART(CLAUSE("unequal", "process_id", ""))), EQUAL ".");
+    expect_skipped(CONSISTENCY("false", PART(CONSTANT("process_id", "77"))), "no run but the one");
+    expect_skipped(CONSISTENCY("true", PART(CLAUSE("unequal", "process_id", ""))),
+                   "no run but the one");
+    /* one of two parts is impossible: the other stays */
+    expect_sentence(CONSISTENCY("false", PART(CLAUSE("consistent", "process_id", "")) "," PART(
+                                             CONSTANT("meta_vars.stage", "\"training\""))),
+                    EQUAL ", when meta.stage is 'training' on both.");
+    /* not (impossible) is always */
+    expect_sentence(CONSISTENCY("true", PART(CLAUSE("consistent", "process_id", ""))), EQUAL ".");
+}
+
+static void test_clauses_have_their_counterparts(void **state)
+{
+    (void)state;
+    expect_sentence(
+        CONSISTENCY(
+            "false",
+            PART(CONSTANT("attributes.nbytes", "128.0") "," CONSTANT(
+                "attributes.tensor_model_parallel",
+                "false") "," CONSTANT("attributes.dtype",
+                                      "\"torch.bfloat16\"") "," CLAUSE("exist", "meta_vars.group",
+                                                                       "") "," CLAUSE("consistent",
+                                                                                      "var_name",
+                                                                                      ""))),
+        EQUAL ", when meta.group is there on both and var.dtype is 'bfloat16' on both and "
+              "var.name is the same on both and var.nbytes is 128 on both and "
+              "var.tensor_parallel is False on both.");
+    /* several values: any of them */
+    expect_sentence(
+        CONSISTENCY("true", PART(CONSTANT("meta_vars.stage", "\"init\",\"testing\"") "," CONSTANT(
+                                "attributes.lr", "0.5"))),
+        EQUAL ", unless meta.stage is 'init' on both and var.lr is 0.5 on both, or meta.stage is "
+              "'testing' on both and var.lr is 0.5 on both.");
+    expect_skipped(CONSISTENCY("false", PART(CONSTANT("meta_vars.context_managers.a", "1"))),
+                   "a property that runs do not have");
+    expect_skipped(CONSISTENCY("false", PART(CONSTANT("attributes.shape", "[1,2]"))), "a list");
+    expect_skipped(CONSISTENCY("false", PART(CLAUSE("like", "var_name", ""))), "unknown form");
+    expect_skipped(CONSISTENCY("false", "{\"clauses\":7}"), "unknown form");
+    expect_skipped(CONSISTENCY("false", PART(CONSTANT("var_name", ""))), "no run but the one");
+}
+
+static void test_a_path_into_a_value_is_refused(void **state)
+{
+    (void)state;
+    expect_skipped(CONSISTENCY("false", PART("{\"type\":\"constant\",\"prop_name\":\"meta_vars.x\","
+                                             "\"additional_path\":[\"dtype\"],\"values\":[1]}")),
+                   "a part of a value");
+}
+
+static void test_too_many_clauses_are_refused(void **state)
+{
+    (void)state;
+#define EIGHT "1,2,3,4,5,6,7,8"
+    expect_sentence(CONSISTENCY("false", PART(CONSTANT("meta_vars.a", "1"))),
+                    EQUAL ", when meta.a is 1 on both.");
+    expect_skipped(
+        CONSISTENCY("false", PART(CONSTANT("meta_vars.a", EIGHT) "," CONSTANT(
+                                 "meta_vars.b", EIGHT) "," CONSTANT("meta_vars.c", "1,2"))),
+        "too many clauses");
+    expect_skipped(
+        CONSISTENCY("false", PART(CONSTANT("meta_vars.a", EIGHT) "," CONSTANT(
+                                 "meta_vars.b", EIGHT)) "," PART(CONSTANT("meta_vars.c", "1"))),
+        "too many parts");
+}
+
+/* ---- relations ------------------------------------------------------------------------------ */
+
+static void test_relations_have_their_counterparts(void **state)
+{
+    (void)state;
+    expect_sentence(INVARIANT("DistinctArgumentRelation",
+                              "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.normal_\"}]",
+                              "distinct_arg", "false", ALWAYS),
+                    "No two calls of a.normal_ in one step have the same arguments.");
+    expect_sentence(INVARIANT("FunctionCoverRelation", FUNCTIONS, "func_cover", "false", ALWAYS),
+                    "Between two calls of a.zero_grad, a.step is called.");
+    expect_sentence(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_lead", "false",
+                              PART(CONSTANT("meta_vars.stage", "\"training\""))),
+                    "Between two calls of a.step, a.zero_grad is called, when meta.stage is "
+                    "'training'.");
+    expect_skipped(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_cover", "false", ALWAYS),
+                   "no precondition for its relation");
+    expect_skipped(INVARIANT("OtherRelation", FUNCTIONS, "x", "false", ALWAYS), "no counterpart");
+    expect_skipped(INVARIANT("FunctionLeadRelation", "[]", "func_lead", "false", ALWAYS),
+                   "no function");
+    expect_skipped(INVARIANT("ConsistencyRelation",
+                             "[{\"var_type\":\"torch.nn.Parameter\",\"attr_name\":\"data\"},"
+                             "{\"var_type\":\"torch.nn.Parameter\",\"attr_name\":\"grad\"}]",
+                             "var", "false", ALWAYS),
+                   "two different attributes");
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void test_lines_that_are_no_invariants(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"{",
+                                      "[]",
+                                      "7",
+                                      "{\"relation\":\"x\",\"params\":[]}",
+                                      "{\"relation\":7,\"params\":[],\"precondition\":{}}",
+                                      "{\"relation\":\"x\",\"params\":{},\"precondition\":{}}"};
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(bad); ++i) {
+        char text[3000];
+        tocsin_invariant_set *set = NULL;
+        skipped_list list = {.count = 0};
+        tocsin_error error = {0};
+        snprintf(text, sizeof text, "%s\n%s\n", CONSISTENCY("false", ALWAYS), bad[i]);
+        assert_int_equal(load(text, &set, &list, &error), TOCSIN_E_FORMAT);
+        assert_non_null(strstr(error.message, "line 3")); /* an empty one stands between */
+        assert_null(set);
+    }
+    tocsin_invariant_set *set = NULL;
+    assert_int_equal(tocsin_traincheck_invariants_load("/nonexistent", NULL, &set, NULL),
+                     TOCSIN_E_NOT_FOUND);
+    tocsin_foreign_options options = {.struct_bytes = 1};
+    assert_int_equal(tocsin_traincheck_invariants_load("/dev/null", &options, &set, NULL),
+                     TOCSIN_E_ARGUMENT);
+}
+
+static void test_files_are_told_apart(void **state)
+{
+    (void)state;
+    traincheck_folder folder = traincheck_new();
+    char path[SCRATCH_PATH_BYTES];
+    traincheck_put(&folder, "theirs", "\n" CONSISTENCY("false", ALWAYS));
+    traincheck_put(&folder, "ours", "{\"format\":\"tocsin-invariants\",\"version\":1}\n");
+    traincheck_put(&folder, "empty", "\n");
+    snprintf(path, sizeof path, "%s/theirs", folder.traces.directory);
+    assert_true(tocsin_traincheck_is_invariant_file(path));
+    snprintf(path, sizeof path, "%s/ours", folder.traces.directory);
+    assert_false(tocsin_traincheck_is_invariant_file(path));
+    snprintf(path, sizeof path, "%s/empty", folder.traces.directory);
+    assert_false(tocsin_traincheck_is_invariant_file(path));
+    assert_false(tocsin_traincheck_is_invariant_file("/nonexistent"));
+    traincheck_free(&folder);
+}
+
+static void test_sets_are_added_to(void **state)
+{
+    (void)state;
+    tocsin_invariant_set *set = NULL;
+    skipped_list list = {.count = 0};
+    assert_int_equal(load(CONSISTENCY("false", ALWAYS), &set, &list, NULL), TOCSIN_OK);
+    assert_int_equal(
+        load(CONSISTENCY("false", PART(CONSTANT("meta_vars.a", "null"))), &set, &list, NULL),
+        TOCSIN_OK);
+    assert_int_equal(tocsin_invariants_count(set), 2);
+    assert_int_equal(load("{}\n", &set, &list, NULL), TOCSIN_E_FORMAT);
+    assert_int_equal(tocsin_invariants_count(set), 2);
+    tocsin_invariants_free(set);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_identities_are_decided_by_what_a_pair_is),
+        cmocka_unit_test(test_clauses_have_their_counterparts),
+        cmocka_unit_test(test_a_path_into_a_value_is_refused),
+        cmocka_unit_test(test_too_many_clauses_are_refused),
+        cmocka_unit_test(test_relations_have_their_counterparts),
+        cmocka_unit_test(test_lines_that_are_no_invariants),
+        cmocka_unit_test(test_files_are_told_apart),
+        cmocka_unit_test(test_sets_are_added_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
