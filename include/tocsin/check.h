@@ -64,8 +64,12 @@ typedef struct tocsin_finding {
     int32_t rank; /* of the first occurrence; -1: one process, or all */
     int64_t pid;
     uint64_t occurrences;
-    double specificity; /* larger: says more precisely what is wrong; findings are sorted by
-                           step, then by falling specificity */
+    const char *cause;    /* "gradient missing" */
+    int cause_order;      /* of several causes in a step the smallest is upstream of the others */
+    const char *severity; /* "error": the state of training is wrong; "warning": something is done
+                             otherwise than it always is */
+    double specificity;   /* larger: says more precisely what is wrong */
+    uint32_t cluster;     /* from 1: findings that mostly have one cause; known after _finish */
 } tocsin_finding;
 
 typedef struct tocsin_check_summary {
@@ -134,7 +138,8 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_checker_finish(tocsin_checker 
 TOCSIN_API void tocsin_checker_summary(const tocsin_checker *checker,
                                        tocsin_check_summary *summary);
 TOCSIN_API size_t tocsin_checker_finding_count(const tocsin_checker *checker);
-/* Finding `index` in report order (earliest step first). */
+/* Finding `index` in report order: by step, in a step by cause, upstream first, then by falling
+ * specificity. */
 TOCSIN_API const tocsin_finding *tocsin_checker_finding(const tocsin_checker *checker,
                                                         size_t index);
 /* Invariants that have not been judged, and why; known after _finish, 0 before. */

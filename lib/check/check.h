@@ -36,8 +36,14 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_violations_add(tocsin_violations *violati
 TOCSIN_MUST_CHECK tocsin_status tocsin_violations_render(tocsin_violations *violations,
                                                          tocsin_error *error);
 void tocsin_violations_free(tocsin_violations *violations);
-/* Report order: step, then falling specificity, then id. */
+/* Report order: step, then cause, then falling specificity, then id. */
 int tocsin_violations_compare(const tocsin_violations *a, const tocsin_violations *b);
+
+/* ---- cluster.c ----------------------------------------------------------------------------- */
+
+/* Number the clusters of `count` findings in report order. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_violations_cluster(tocsin_violations *const *violations,
+                                                          size_t count, tocsin_error *error);
 
 /* ---- suppression.c ------------------------------------------------------------------------- */
 

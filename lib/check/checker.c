@@ -370,6 +370,7 @@ tocsin_status tocsin_checker_finish(tocsin_checker *checker, tocsin_error *error
     TOCSIN_TRY(tell(checker, error));
     for (size_t i = 0; i < checker->findings.count; ++i)
         TOCSIN_TRY(tocsin_violations_render(checker->findings.items[i], error));
+    TOCSIN_TRY(tocsin_violations_cluster(checker->findings.items, checker->findings.count, error));
     checker->unknowns.count = 0;
     for (size_t i = 0; i < tocsin_invariants_count(checker->set); ++i)
         if (checker->verdicts[i].judged == 0)

@@ -67,7 +67,9 @@ tocsin_status tocsin_violations_new(const tocsin_invariant_set *set,
         .rendered = "",
         .entity = "",
         .last_step = -1,
+        .severity = tocsin_severity_of(vocabulary, invariant),
         .specificity = tocsin_invariant_specificity(vocabulary, invariant)};
+    made->finding.cause = tocsin_cause_of(vocabulary, invariant, &made->finding.cause_order);
     tocsin_status status = tocsin_violations_add(made, instance, error);
     if (status == TOCSIN_OK)
         *violations = made;
@@ -147,6 +149,8 @@ int tocsin_violations_compare(const tocsin_violations *a, const tocsin_violation
     const tocsin_finding *x = &a->finding, *y = &b->finding;
     if (x->step != y->step)
         return x->step < y->step ? -1 : 1;
+    if (x->cause_order != y->cause_order)
+        return x->cause_order < y->cause_order ? -1 : 1;
     if (x->specificity != y->specificity)
         return x->specificity > y->specificity ? -1 : 1;
     return strcmp(x->invariant, y->invariant);

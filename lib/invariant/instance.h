@@ -277,6 +277,10 @@ void tocsin_instance_describe(const tocsin_vocabulary *vocabulary, const tocsin_
  * of calls > an argument. */
 double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
                                     const tocsin_invariant *invariant);
+/* "error": a violation shows that the state of training is wrong; "warning": that something is done
+ * otherwise than it always was. */
+const char *tocsin_severity_of(const tocsin_vocabulary *vocabulary,
+                               const tocsin_invariant *invariant);
 /* What goes wrong first when this is violated, in a few words: "gradient missing". `order`, unless
  * NULL: how early it stands in a step; of several causes the smallest is upstream of the others. */
 const char *tocsin_cause_of(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
@@ -364,6 +368,9 @@ struct tocsin_invariant {
     uint32_t held_out; /* runs that, left out, confirmed what the others taught; 0: not known */
 };
 
+/* Append it in words: "meta.stage is 'training'"; `pair`: of instances that are pairs. */
+void tocsin_clause_say(const tocsin_vocabulary *vocabulary, const tocsin_clause *clause, bool pair,
+                       tocsin_string *out);
 bool tocsin_clause_holds(const tocsin_clause *clause, const tocsin_field *fields, uint32_t count);
 bool tocsin_precondition_holds(const tocsin_precondition *when, const tocsin_instance *instance);
 

@@ -361,7 +361,7 @@ static void say_template(const subject *about, const char *template, tocsin_stri
     }
 }
 
-static void say_clause(const tocsin_vocabulary *vocabulary, const tocsin_clause *clause, bool pair,
+void tocsin_clause_say(const tocsin_vocabulary *vocabulary, const tocsin_clause *clause, bool pair,
                        tocsin_string *out)
 {
     const char *both = pair ? " on both" : "";
@@ -396,7 +396,7 @@ static void say_precondition(const tocsin_vocabulary *vocabulary, const tocsin_p
         for (uint32_t c = 0; c < all->count; ++c) {
             if (c > 0)
                 tocsin_string_append_text(out, " and ");
-            say_clause(vocabulary, &all->clauses[c], pair, out);
+            tocsin_clause_say(vocabulary, &all->clauses[c], pair, out);
         }
     }
 }
@@ -437,6 +437,27 @@ double tocsin_invariant_specificity(const tocsin_vocabulary *vocabulary,
     /* gradients differ before the parameters that they update do */
     bool earlier = population.moment == TOCSIN_MOMENT_ENTER;
     return found->specificity + (earlier ? 0.005 : 0);
+}
+
+const char *tocsin_severity_of(const tocsin_vocabulary *vocabulary,
+                               const tocsin_invariant *invariant)
+{
+    switch (tocsin_population_relation(vocabulary, invariant->population)) {
+    case TOCSIN_RELATION_SEQUENCE:
+    case TOCSIN_RELATION_OUTPUT:
+        return "warning";
+    case TOCSIN_RELATION_ARGUMENT: /* ranks that call different collectives are stuck */
+        return tocsin_population_is_pair(vocabulary, invariant->population) ? "error" : "warning";
+    case TOCSIN_RELATION_CONTAIN: {
+        tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
+        return fact.predicate == TOCSIN_PREDICATE_CALLS ||
+                       fact.predicate == TOCSIN_PREDICATE_CONTAINS_WITH
+                   ? "warning"
+                   : "error";
+    }
+    default:
+        return "error";
+    }
 }
 
 /* train(), eval() and what they set: whatever is stated of them, the cause is a mode. */

@@ -1,7 +1,6 @@
 /* report_json.c - a check's result as one JSON object on one line, schema 1.
  *
- * Members are only ever added within a schema. "cluster" numbers the groups of findings that begin
- * at the same step, from 1; unknown steps and ranks are null.
+ * Members are only ever added within a schema. Unknown steps and ranks are null.
  */
 #include "report/report.h"
 
@@ -30,7 +29,7 @@ static void write_number(tocsin_json *json, const char *key, int64_t number)
     }
 }
 
-static void write_finding(tocsin_json *json, const tocsin_finding *finding, uint64_t cluster)
+static void write_finding(tocsin_json *json, const tocsin_finding *finding)
 {
     assert(finding && finding->code && finding->rendered);
     tocsin_json_begin_object(json);
@@ -40,7 +39,9 @@ static void write_finding(tocsin_json *json, const tocsin_finding *finding, uint
     write_number(json, "last_step", finding->last_step);
     write_number(json, "rank", finding->rank);
     write_count(json, "occurrences", finding->occurrences);
-    write_count(json, "cluster", cluster);
+    write_count(json, "cluster", finding->cluster);
+    write_text(json, "cause", finding->cause);
+    write_text(json, "severity", finding->severity);
     write_text(json, "relation", finding->relation);
     write_text(json, "entity", finding->entity);
     write_text(json, "site", finding->site);
@@ -114,10 +115,8 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, b
     write_count(&json, "incomplete_processes", summary->incomplete_processes);
     tocsin_json_key(&json, "findings");
     tocsin_json_begin_array(&json);
-    uint64_t cluster = 0;
     for (size_t i = 0; i < report->finding_count; i++) {
-        cluster += i == 0 || report->findings[i]->step != report->findings[i - 1]->step;
-        write_finding(&json, report->findings[i], cluster);
+        write_finding(&json, report->findings[i]);
     }
     tocsin_json_end_array(&json);
     tocsin_json_key(&json, "not_judged");

@@ -1,8 +1,8 @@
 /* report_text.c - a check's result for people.
  *
- * Findings come in report order: by step, then the most specific first. Those that begin at the
- * same step form a cluster: mostly one cause seen through several invariants, so the first of a
- * cluster is shown in full and the others in a line each, a few of them.
+ * Findings come in report order: by step, in a step upstream causes first. Those of a cluster
+ * mostly have one cause, seen through several invariants, so the first of a cluster is shown in
+ * full and the others in a line each, a few of them.
  */
 #include "report/report.h"
 
@@ -83,34 +83,44 @@ static void append_full(tocsin_string *out, const tocsin_finding *finding, tocsi
     append_details(out, finding);
 }
 
-/* Findings first .. first + count - 1 begin at the same step. */
-static void append_cluster(tocsin_string *out, const tocsin_check_report *report, size_t first,
-                           size_t count, tocsin_text_style style)
+static void append_brief(tocsin_string *out, const tocsin_finding *finding, bool later)
 {
-    assert(count > 0);
-    assert(first + count <= report->finding_count);
-    append_full(out, report->findings[first], style);
-    if (count == 1) {
-        return;
+    tocsin_string_append_text(out, "    ");
+    if (later) {
+        append_place(out, finding);
+        tocsin_string_append_text(out, ": ");
     }
-    if (style.all) {
-        for (size_t i = 1; i < count; i++) {
-            append_full(out, report->findings[first + i], style);
+    tocsin_report_append_visible(out, finding->code);
+    tocsin_string_append_char(out, ' ');
+    tocsin_report_append_visible(out, finding->sentence);
+    tocsin_string_append_char(out, '\n');
+}
+
+/* The findings from `first` on that belong to its cluster. */
+static void append_cluster(tocsin_string *out, const tocsin_check_report *report, size_t first,
+                           tocsin_text_style style)
+{
+    const tocsin_finding *cause = report->findings[first];
+    size_t shown = 0;
+    size_t left = 0;
+    append_full(out, cause, style);
+    for (size_t i = first + 1; i < report->finding_count; i++) {
+        const tocsin_finding *finding = report->findings[i];
+        if (finding->cluster != cause->cluster) {
+            continue;
         }
-        return;
+        if (style.all) {
+            append_full(out, finding, style);
+        } else if (shown < CLUSTER_LINES) {
+            tocsin_string_append_text(out, shown == 0 ? "  probably from the same cause:\n" : "");
+            append_brief(out, finding, finding->step != cause->step);
+            shown++;
+        } else {
+            left++;
+        }
     }
-    tocsin_string_append_text(out, "  violated at the same step:\n");
-    size_t shown = count - 1 <= CLUSTER_LINES ? count - 1 : CLUSTER_LINES;
-    for (size_t i = 1; i <= shown; i++) {
-        const tocsin_finding *finding = report->findings[first + i];
-        tocsin_string_append_text(out, "    ");
-        tocsin_report_append_visible(out, finding->code);
-        tocsin_string_append_char(out, ' ');
-        tocsin_report_append_visible(out, finding->sentence);
-        tocsin_string_append_char(out, '\n');
-    }
-    if (count - 1 > shown) {
-        tocsin_string_printf(out, "    and %zu more (--all)\n", count - 1 - shown);
+    if (left > 0) {
+        tocsin_string_printf(out, "    and %zu more (--all)\n", left);
     }
 }
 
@@ -169,15 +179,13 @@ void tocsin_report_text(tocsin_string *out, const tocsin_check_report *report,
                         tocsin_text_style style)
 {
     assert(out && report);
+    uint32_t printed = 0;
     append_verdict(out, report, style);
-    for (size_t first = 0; first < report->finding_count;) {
-        size_t count = 1;
-        while (first + count < report->finding_count &&
-               report->findings[first + count]->step == report->findings[first]->step) {
-            count++;
+    for (size_t i = 0; i < report->finding_count; i++) {
+        if (report->findings[i]->cluster > printed) { /* numbered in report order */
+            append_cluster(out, report, i, style);
+            printed = report->findings[i]->cluster;
         }
-        append_cluster(out, report, first, count, style);
-        first += count;
     }
     if (report->suppressions) {
         tocsin_report_text_suppressed(out, report->suppressions);

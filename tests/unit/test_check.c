@@ -151,7 +151,15 @@ static void test_offenders_are_named(void **state)
     end_process(&process);
     tocsin_check_summary summary = check_all(check);
     assert_int_equal(summary.violated, 2);
-    const tocsin_finding *stuck = tocsin_checker_finding(check->checker, 0);
+    const tocsin_finding *missing = tocsin_checker_finding(check->checker, 0);
+    assert_string_equal(missing->rendered, "fc1.weight: no gradient");
+    assert_string_equal(missing->cause, "gradient missing");
+    const tocsin_finding *stuck = tocsin_checker_finding(check->checker, 1);
+    assert_string_equal(stuck->cause, "update missing");
+    assert_string_equal(stuck->severity, "error");
+    assert_true(missing->cause_order < stuck->cause_order);
+    assert_int_equal(missing->cluster, 1);
+    assert_int_equal(stuck->cluster, 1); /* the same step */
     assert_string_equal(stuck->rendered, "fc2.weight, a, b, c, d and 2 more: data did not change");
     assert_string_equal(stuck->entity, "fc2.weight");
     assert_string_equal(stuck->code, "TOC003");
@@ -166,11 +174,55 @@ static void test_offenders_are_named(void **state)
         if (strcmp(tocsin_invariant_id(check->set, i), stuck->invariant) == 0)
             violated = tocsin_checker_counts(check->checker, i).violated;
     assert_int_equal(violated, 21);
-    const tocsin_finding *missing = tocsin_checker_finding(check->checker, 1);
-    assert_string_equal(missing->rendered, "fc1.weight: no gradient");
     assert_true(stuck->specificity > missing->specificity);
-    assert_string_equal(check->told, "2 TOC003 fc2.weight, a, b, c, d and 2 more: data did not "
-                                     "change\n2 TOC003 fc1.weight: no gradient\n");
+    assert_string_equal(check->told,
+                        "2 TOC003 fc1.weight: no gradient\n2 TOC003 fc2.weight, a, b, c, "
+                        "d and 2 more: data did not change\n");
+    check_free(check);
+}
+
+/* What begins later and can follow from what was found before joins it; what is upstream of it, or
+ * about something else, does not. */
+static void test_later_findings_join_what_they_follow_from(void **state)
+{
+    (void)state;
+    checking *check = check_new();
+    fake_process process;
+    start_process(check, &process);
+    for (int i = 0; i < 6; ++i) {
+        process.parameters[0].no_gradient = i == 2;
+        process.parameters[0].stuck = i == 4; /* fc1: its update, after its gradient */
+        dropout(&process, i == 5 ? 0.25 : 0.5);
+        train(&process, (fake_step){.stage = NULL});
+    }
+    end_process(&process);
+    tocsin_check_summary summary = check_all(check);
+    assert_int_equal(summary.violated, 3);
+    static const struct {
+        int64_t step;
+        const char *relation;
+        uint32_t cluster;
+    } expected[] = {{3, "EventContainEach", 1}, {5, "EventContainEach", 1}, {6, "APIArg", 2}};
+    for (size_t i = 0; i < 3; ++i) {
+        const tocsin_finding *finding = tocsin_checker_finding(check->checker, i);
+        assert_int_equal(finding->step, expected[i].step);
+        assert_string_equal(finding->relation, expected[i].relation);
+        assert_int_equal(finding->cluster, expected[i].cluster);
+    }
+    check_free(check);
+
+    check = check_new();
+    start_process(check, &process);
+    for (int i = 0; i < 6; ++i) {
+        process.parameters[0].stuck = i == 2;
+        process.parameters[0].no_gradient = i == 4; /* upstream: another cause */
+        train(&process, (fake_step){.stage = NULL});
+    }
+    end_process(&process);
+    summary = check_all(check);
+    assert_int_equal(summary.violated, 2);
+    assert_int_equal(tocsin_checker_finding(check->checker, 0)->cluster, 1);
+    assert_int_equal(tocsin_checker_finding(check->checker, 1)->cluster, 2);
     check_free(check);
 }
 
@@ -185,11 +237,12 @@ static void test_zero_grad_forgotten(void **state)
     end_process(&process);
     tocsin_check_summary summary = check_all(check);
     assert_int_equal(summary.violated, 2);
-    const tocsin_finding *state_based = tocsin_checker_finding(check->checker, 0);
+    const tocsin_finding *state_based = tocsin_checker_finding(check->checker, 1);
     assert_string_equal(state_based->rendered,
                         "fc1.weight and fc2.weight: gradient not cleared since the previous step");
     assert_int_equal(state_based->step, 2);
-    const tocsin_finding *sequence = tocsin_checker_finding(check->checker, 1);
+    const tocsin_finding *sequence = tocsin_checker_finding(check->checker, 0);
+    assert_string_equal(sequence->severity, "warning");
     assert_string_equal(
         sequence->rendered,
         "torch.optim.Optimizer.step: zero_grad was not called since the previous call");
@@ -531,6 +584,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_healthy_run_holds),
         cmocka_unit_test(test_offenders_are_named),
+        cmocka_unit_test(test_later_findings_join_what_they_follow_from),
         cmocka_unit_test(test_zero_grad_forgotten),
         cmocka_unit_test(test_preconditions_come_first),
         cmocka_unit_test(test_what_is_unknown_has_a_reason),

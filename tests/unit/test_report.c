@@ -24,6 +24,9 @@ static const tocsin_finding unchanged = {
     .last_step = 9,
     .rank = 1,
     .occurrences = 8,
+    .cluster = 1,
+    .cause = "update missing",
+    .severity = "error",
 };
 static const tocsin_finding missing = {
     .code = "TOC003",
@@ -37,6 +40,9 @@ static const tocsin_finding missing = {
     .last_step = 2,
     .rank = -1,
     .occurrences = 1,
+    .cluster = 1,
+    .cause = "order of calls",
+    .severity = "warning",
 };
 static const tocsin_finding hostile = {
     .code = "TOC004",
@@ -50,6 +56,9 @@ static const tocsin_finding hostile = {
     .last_step = -1,
     .rank = -1,
     .occurrences = 3,
+    .cluster = 2,
+    .cause = "c",
+    .severity = "warning",
 };
 
 static char *print(const tocsin_check_report *report, tocsin_report_format format, bool all,
@@ -167,7 +176,7 @@ static void test_findings_of_one_step_are_one_cluster(void **state)
                   "  expected: Every step changes each parameter that has a gradient.\n"
                   "  at: train.py:31 in train\n"
                   "  invariant: inv-1, violated 8 times, last at step 9\n"
-                  "  violated at the same step:\n"
+                  "  probably from the same cause:\n"
                   "    TOC003 zero_grad comes before each step.\n"
                   "\n"
                   "not covered:\n"
@@ -178,6 +187,32 @@ static void test_findings_of_one_step_are_one_cluster(void **state)
                                     "  expected: zero_grad comes before each step.\n"
                                     "  invariant: inv-2\n"));
     free(printed);
+}
+
+/* A later finding of the first cluster is told with it, before the second cluster. */
+static void test_clusters_are_told_one_by_one(void **state)
+{
+    (void)state;
+    tocsin_finding other = missing, later = unchanged;
+    other.cluster = 2;
+    later.step = 5;
+    const tocsin_finding *findings[] = {&unchanged, &other, &later};
+    tocsin_check_report report = {
+        .run = "r", .summary = {.violated = 3}, .findings = findings, .finding_count = 3};
+    assert_prints(&report, TOCSIN_REPORT_TEXT, false,
+                  "VIOLATED: r: 3 violated, 0 hold, 0 unknown\n"
+                  "\n"
+                  "step 2, rank 1: TOC002 head.weight did not change\n"
+                  "  expected: Every step changes each parameter that has a gradient.\n"
+                  "  at: train.py:31 in train\n"
+                  "  invariant: inv-1, violated 8 times, last at step 9\n"
+                  "  probably from the same cause:\n"
+                  "    step 5, rank 1: TOC002 Every step changes each parameter that has a "
+                  "gradient.\n"
+                  "\n"
+                  "step 2: TOC003 zero_grad was not called\n"
+                  "  expected: zero_grad comes before each step.\n"
+                  "  invariant: inv-2\n");
 }
 
 static void test_many_findings_are_counted(void **state)
@@ -242,16 +277,19 @@ static void test_json_has_the_promised_members(void **state)
         "\"suppressed\":0,\"partial\":false,\"run\":\"runs/a\",\"events\":100,\"corrupt_blocks\":0,"
         "\"incomplete_processes\":0,\"findings\":["
         "{\"code\":\"TOC002\",\"invariant\":\"inv-1\",\"step\":2,\"last_step\":9,\"rank\":1,"
-        "\"occurrences\":8,\"cluster\":1,\"relation\":\"EventContain\",\"entity\":\"head.weight\","
+        "\"occurrences\":8,\"cluster\":1,\"cause\":\"update "
+        "missing\",\"severity\":\"error\",\"relation\":\"EventContain\",\"entity\":\"head.weight\","
         "\"site\":\"train.py:31 in train\","
         "\"sentence\":\"Every step changes each parameter that has a gradient.\","
         "\"rendered\":\"head.weight did not change\"},"
         "{\"code\":\"TOC003\",\"invariant\":\"inv-2\",\"step\":2,\"last_step\":2,\"rank\":null,"
-        "\"occurrences\":1,\"cluster\":1,\"relation\":\"APISequence\",\"entity\":\"zero_grad\","
+        "\"occurrences\":1,\"cluster\":1,\"cause\":\"order of "
+        "calls\",\"severity\":\"warning\",\"relation\":\"APISequence\",\"entity\":\"zero_grad\","
         "\"site\":\"\",\"sentence\":\"zero_grad comes before each step.\","
         "\"rendered\":\"zero_grad was not called\"},"
         "{\"code\":\"TOC004\",\"invariant\":\"inv-3\",\"step\":null,\"last_step\":null,"
-        "\"rank\":null,\"occurrences\":3,\"cluster\":2,\"relation\":\"APIArg\","
+        "\"rank\":null,\"occurrences\":3,\"cluster\":2,\"cause\":\"c\",\"severity\":\"warning\","
+        "\"relation\":\"APIArg\","
         "\"entity\":\"e\\\\\",\"site\":\"\",\"sentence\":\"\\\"quoted\\\" \\u001b[31m\","
         "\"rendered\":\"a\\nb\\u001b]0;title\\u0007 \xef\xbf\xbd\"}],"
         "\"not_judged\":[{\"invariant\":\"inv-4\",\"reason\":\"one_rank\","
@@ -334,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_nothing_judged_is_not_success),
         cmocka_unit_test(test_reasons_are_grouped),
         cmocka_unit_test(test_findings_of_one_step_are_one_cluster),
+        cmocka_unit_test(test_clusters_are_told_one_by_one),
         cmocka_unit_test(test_many_findings_are_counted),
         cmocka_unit_test(test_names_cannot_control_the_terminal),
         cmocka_unit_test(test_json_has_the_promised_members),
