@@ -68,12 +68,15 @@ typedef struct tocsin_coverage {
 TOCSIN_MUST_CHECK tocsin_status tocsin_coverage_see(tocsin_coverage *coverage, size_t process,
                                                     const tocsin_dictionary *dictionary,
                                                     const tocsin_event *event, tocsin_error *error);
-/* Why was the invariant never judged, although instances of its population were seen `seen` times?
- * The words are appended to `why`. */
+/* Which clauses of a precondition that does not hold do hold? Bit i: clause i, counted through all
+ * conjunctions; those beyond 64 are left out. */
+uint64_t tocsin_coverage_clauses(const tocsin_precondition *when, const tocsin_instance *instance);
+/* Why was the invariant never judged, although instances of its population were seen `seen` times,
+ * on which the clauses `held` held, not all at once? The words are appended to `why`. */
 tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
                                               const tocsin_vocabulary *vocabulary,
                                               const tocsin_invariant *invariant, uint64_t seen,
-                                              tocsin_string *why);
+                                              uint64_t held, tocsin_string *why);
 void tocsin_coverage_free(tocsin_coverage *coverage);
 
 #endif

@@ -20,6 +20,7 @@ typedef struct judgement {
     uint64_t judged;
     uint64_t violated;
     uint64_t suppressed;
+    uint64_t held;                 /* clauses, while it was not judged: tocsin_coverage_clauses */
     tocsin_violations *violations; /* NULL: none so far */
 } judgement;
 
@@ -145,9 +146,13 @@ static tocsin_status judge(void *context, const tocsin_instance *instance, tocsi
         uint32_t index = checker->by_population[i];
         const tocsin_invariant *invariant = tocsin_invariants_get(checker->set, index);
         assert(invariant->population == instance->population);
-        if (!tocsin_precondition_holds(&invariant->when, instance))
+        judgement *verdict = &checker->verdicts[index];
+        if (!tocsin_precondition_holds(&invariant->when, instance)) {
+            if (verdict->judged == 0)
+                verdict->held |= tocsin_coverage_clauses(&invariant->when, instance);
             continue;
-        ++checker->verdicts[index].judged;
+        }
+        ++verdict->judged;
         if (!has_fact(instance, invariant->fact))
             TOCSIN_TRY(violated(checker, index, instance, error));
     }
@@ -352,8 +357,8 @@ static tocsin_status explain_unknown(tocsin_checker *checker, size_t index, tocs
     tocsin_unknown unknown = {.invariant = tocsin_invariant_id(checker->set, index),
                               .sentence = tocsin_invariant_sentence(checker->set, index),
                               .seen = seen};
-    unknown.reason =
-        tocsin_coverage_explain(&checker->coverage, checker->vocabulary, invariant, seen, &why);
+    unknown.reason = tocsin_coverage_explain(&checker->coverage, checker->vocabulary, invariant,
+                                             seen, checker->verdicts[index].held, &why);
     tocsin_status status = tocsin_string_check(&why, error);
     if (status == TOCSIN_OK) {
         unknown.why = tocsin_arena_copy(&checker->words, why.text, why.bytes);

@@ -140,10 +140,41 @@ static const char *subject_of(uint8_t kind)
     return slugs[kind];
 }
 
+uint64_t tocsin_coverage_clauses(const tocsin_precondition *when, const tocsin_instance *instance)
+{
+    uint64_t held = 0;
+    uint32_t number = 0;
+    for (uint32_t i = 0; i < when->count; ++i)
+        for (uint32_t c = 0; c < when->any[i].count && number < 64; ++c, ++number)
+            if (tocsin_clause_holds(&when->any[i].clauses[c], instance->fields,
+                                    instance->field_count))
+                held |= UINT64_C(1) << number;
+    return held;
+}
+
+/* The clauses that never held, if there are some and no alternative to them. */
+static void say_condition(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                          uint64_t held, tocsin_string *why)
+{
+    const tocsin_precondition *when = &invariant->when;
+    bool pair = tocsin_population_is_pair(vocabulary, invariant->population);
+    uint32_t named = 0;
+    for (uint32_t c = 0; when->count == 1 && !when->inverted && c < when->any[0].count && c < 64;
+         ++c) {
+        if ((held >> c & 1) != 0)
+            continue;
+        tocsin_string_append_text(why, named++ > 0 ? " and " : "");
+        tocsin_clause_say(vocabulary, &when->any[0].clauses[c], pair, why);
+    }
+    if (named == 0)
+        tocsin_string_append_text(why, "the condition");
+    tocsin_string_append_text(why, " never held");
+}
+
 tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
                                               const tocsin_vocabulary *vocabulary,
                                               const tocsin_invariant *invariant, uint64_t seen,
-                                              tocsin_string *why)
+                                              uint64_t held, tocsin_string *why)
 {
     tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
     const char *subject = subject_of(key.kind);
@@ -151,7 +182,8 @@ tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
     uint32_t callers;
     bool of_call = find_call(coverage, vocabulary, &key, &call, &callers);
     if (seen > 0) {
-        tocsin_string_printf(why, "the condition never held for a '%s'", subject);
+        say_condition(vocabulary, invariant, held, why);
+        tocsin_string_printf(why, " for a '%s'", subject);
         if (of_call)
             tocsin_string_printf(why, " of %s", call);
         return TOCSIN_UNKNOWN_CONDITION_NEVER_MET;
