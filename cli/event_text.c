@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #define DEPTH_MAX 40 /* deeper calls are not indented further */
 
@@ -121,7 +122,9 @@ static void print_state(const tocsin_trace *trace, const tocsin_state *state, FI
         }
     }
     tocsin_variable_kind kind = tocsin_trace_variable_kind(trace, state->variable);
-    if (kind != TOCSIN_VARIABLE_PARAMETER && kind != TOCSIN_VARIABLE_BUFFER)
+    const char *attribute = tocsin_trace_string(trace, state->attribute);
+    bool tracked = strcmp(attribute, "data") == 0 || strcmp(attribute, "grad") == 0;
+    if (!tracked || (kind != TOCSIN_VARIABLE_PARAMETER && kind != TOCSIN_VARIABLE_BUFFER))
         return;
     fputs(state->flags & TOCSIN_STATE_REQUIRES_GRAD ? "" : " frozen", stream);
     fputs(state->flags & TOCSIN_STATE_IN_OPTIMIZER ? "" : " not-in-optimizer", stream);

@@ -107,7 +107,7 @@ static inline void sample_state(trace_sample *sample, tocsin_state *state)
     state->variable = SAMPLE_PICK(sample, sample->variables);
     state->attribute = SAMPLE_PICK(sample, sample->strings);
     state->moment = (uint8_t)(1 + sample_below(sample, 2));
-    state->flags = (uint32_t)sample_below(sample, 1024);
+    state->flags = (uint32_t)sample_below(sample, 2048);
     state->lr = sample_below(sample, 2) ? NAN : 0.001;
     if (state->flags & TOCSIN_STATE_PRESENT) {
         state->dtype = (uint8_t)sample_below(sample, 22);

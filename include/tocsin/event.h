@@ -116,7 +116,7 @@ typedef enum tocsin_variable_kind {
  *   "samples"      LEDGER: values = "batch", its number in this pass over the data, then what is
  *                  known of the loader, then each "id" of the batch, in order; the ids of a large
  *                  batch fill several events in a row
- *   "value"        RNG: digest.sum = XXH3 of its state; ATTRIBUTE: values[0] */
+ *   "value"        RNG: the digest is that of its state's bytes; ATTRIBUTE: values[0] */
 
 typedef enum tocsin_moment { /* when the state was read, relative to the enclosing call */
                              TOCSIN_MOMENT_ENTER = 1,
@@ -133,7 +133,9 @@ enum {                                 /* tocsin_state.flags */
        TOCSIN_STATE_IN_MODEL = 64,          /* reachable from an outermost module that was called */
        TOCSIN_STATE_TENSOR_PARALLEL = 128,  /* param.tensor_model_parallel is true */
        TOCSIN_STATE_MODULE_TRAINING = 256,  /* the owning module is in training mode */
-       TOCSIN_STATE_TIED = 512              /* another name shares this storage; hashed once */
+       TOCSIN_STATE_TIED = 512,             /* another name shares this storage; hashed once */
+       TOCSIN_STATE_HASHED = 1024 /* the digest is another tool's hash: equality means something,
+                                     statistics are unknown (NaN) */
 };
 
 typedef struct tocsin_state {
@@ -168,7 +170,8 @@ typedef enum tocsin_event_kind {
  *   "autocast"    STRING: "" or the autocast dtype ("torch.bfloat16")
  *   "grad_enabled" BOOL
  *   "scaler.scale" FLOAT: of the GradScaler, as its update() left it
- *   "expect.steps" "expect.tokens"  INT: the declared plan */
+ *   "expect.steps" "expect.tokens"  INT: the declared plan
+ *   "data_parallel" STRING: "world": a DistributedDataParallel over all ranks lives here */
 
 #define TOCSIN_EVENT_VALUES_MAX 64
 

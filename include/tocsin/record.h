@@ -29,8 +29,17 @@ typedef struct tocsin_recorder tocsin_recorder;
 typedef enum tocsin_attribute {
     TOCSIN_ATTRIBUTE_DATA = 0,
     TOCSIN_ATTRIBUTE_GRAD = 1,
-    TOCSIN_ATTRIBUTE_COUNT = 2
+    TOCSIN_ATTRIBUTE_SAVED = 2,
+    TOCSIN_ATTRIBUTE_LOADED = 3,
+    TOCSIN_ATTRIBUTE_SAMPLES = 4,
+    TOCSIN_ATTRIBUTE_VALUE = 5,
+    TOCSIN_ATTRIBUTE_COUNT = 6
 } tocsin_attribute;
+
+/* "saved"; "" for other numbers. */
+TOCSIN_API const char *tocsin_attribute_name(tocsin_attribute attribute);
+/* The attribute of that name, -1: none. */
+TOCSIN_API int tocsin_attribute_from_name(const char *name);
 
 /* How much of a state is read. */
 typedef enum tocsin_sampling {
@@ -109,6 +118,8 @@ typedef struct tocsin_sample {
     tocsin_id shape_id;                /* 0: defined from `shape` when there are axes */
     const tocsin_tensor_view *view;    /* non-NULL: digest it */
     const tocsin_sample_digest *known; /* non-NULL: this digest, already computed (tied names) */
+    const tocsin_value *values;        /* what else is known */
+    uint32_t value_count;
 } tocsin_sample;
 
 /* Emit the state. With a view the digest is computed, and stored in `*computed` (nullable).

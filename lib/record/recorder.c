@@ -254,10 +254,10 @@ tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin
 
 static tocsin_id attribute_id(tocsin_recorder *recorder, tocsin_attribute attribute)
 {
-    static const char *const names[TOCSIN_ATTRIBUTE_COUNT] = {"data", "grad"};
     tocsin_id *id = &recorder->attributes[attribute];
+    const char *name = tocsin_attribute_name(attribute);
     if (*id == 0)
-        *id = tocsin_trace_define_string(recorder->writer, names[attribute], 4);
+        *id = tocsin_trace_define_string(recorder->writer, name, strlen(name));
     return *id;
 }
 
@@ -288,6 +288,8 @@ bool tocsin_recorder_sample(tocsin_recorder *recorder, const tocsin_sample *samp
     if (shape == 0 && sample->ndim > 0 && sample->shape != NULL)
         shape = tocsin_trace_define_shape(recorder->writer, sample->ndim, sample->shape);
     tocsin_event event = {.kind = TOCSIN_EVENT_STATE,
+                          .values = sample->values,
+                          .value_count = sample->value_count,
                           .state = {.variable = sample->variable,
                                     .attribute = attribute_id(recorder, sample->attribute),
                                     .moment = (uint8_t)sample->moment,

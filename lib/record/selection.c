@@ -93,17 +93,42 @@ static const char *parse_call(tocsin_selection *selection, const words *line, bo
     return TOCSIN_VEC_PUSH(&selection->calls, selected) ? NULL : "";
 }
 
-/* "state ROLE enter|exit data|grad digest|presence parameter|buffer". */
+static const char *const attribute_names[TOCSIN_ATTRIBUTE_COUNT] = {"data",   "grad",    "saved",
+                                                                    "loaded", "samples", "value"};
+
+const char *tocsin_attribute_name(tocsin_attribute attribute)
+{
+    return (unsigned)attribute < TOCSIN_ATTRIBUTE_COUNT ? attribute_names[attribute] : "";
+}
+
+int tocsin_attribute_from_name(const char *name)
+{
+    for (int i = 0; i < TOCSIN_ATTRIBUTE_COUNT; i++)
+        if (strcmp(name, attribute_names[i]) == 0)
+            return i;
+    return -1;
+}
+
+/* Index of the variable kind minus 1, -1: there is none of that name. */
+static int kind_of(const words *line, size_t index)
+{
+    for (int kind = 1; kind <= TOCSIN_KIND_COUNT; kind++)
+        if (word_is(line, index, tocsin_variable_kind_name((tocsin_variable_kind)kind)))
+            return kind - 1;
+    return -1;
+}
+
+/* "state ROLE enter|exit ATTRIBUTE digest|presence KIND". */
 static const char *parse_state(tocsin_selection *selection, const words *line)
 {
-    static const char *const moments[] = {"enter", "exit"}, *const attributes[] = {"data", "grad"},
-                             *const amounts[] = {"presence", "digest"},
-                             *const kinds[] = {"parameter", "buffer"};
+    static const char *const moments[] = {"enter", "exit"}, *const amounts[] = {"presence",
+                                                                                "digest"};
     tocsin_role role = role_of(line, 1);
-    int moment = choose(line, 2, moments, 2), attribute = choose(line, 3, attributes, 2);
-    int amount = choose(line, 4, amounts, 2), kind = choose(line, 5, kinds, 2);
+    int moment = choose(line, 2, moments, 2),
+        attribute = choose(line, 3, attribute_names, TOCSIN_ATTRIBUTE_COUNT);
+    int amount = choose(line, 4, amounts, 2), kind = kind_of(line, 5);
     if (line->count != 6 || moment < 0 || attribute < 0 || amount < 0 || kind < 0)
-        return "expected 'state ROLE enter|exit data|grad presence|digest parameter|buffer'";
+        return "expected 'state ROLE enter|exit ATTRIBUTE presence|digest KIND'";
     if (role == TOCSIN_ROLE_NONE)
         return "unknown role";
     uint8_t *planned = &selection->plan.amount[role][moment][attribute][kind];
@@ -198,7 +223,9 @@ void tocsin_selection_free(tocsin_selection *selection)
 }
 
 /* Gradients around backward and zero_grad, everything around optimizer.step: traps of sampling in
- * docs/recording.md. Buffers have no gradient and move in forward: once a step is enough. */
+ * docs/recording.md. Buffers have no gradient and move in forward: once a step is enough. What a
+ * checkpoint holds, which samples a loader hands out, generators, optimizer state and attributes
+ * are read by Python code, when these calls return. */
 void tocsin_sampling_plan_all(tocsin_sampling_plan *plan)
 {
     static const struct {
@@ -217,6 +244,20 @@ void tocsin_sampling_plan_all(tocsin_sampling_plan *plan)
         {TOCSIN_ROLE_BACKWARD, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_GRAD, TOCSIN_VARIABLE_PARAMETER,
          TOCSIN_SAMPLING_PRESENCE},
         {TOCSIN_ROLE_ZERO_GRAD, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_GRAD,
+         TOCSIN_VARIABLE_PARAMETER, TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
+         TOCSIN_VARIABLE_OPTIMIZER_STATE, TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_VALUE,
+         TOCSIN_VARIABLE_RNG, TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_VALUE,
+         TOCSIN_VARIABLE_ATTRIBUTE, TOCSIN_SAMPLING_PRESENCE},
+        {TOCSIN_ROLE_DATA_NEXT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_VALUE, TOCSIN_VARIABLE_RNG,
+         TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_DATA_NEXT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_SAMPLES,
+         TOCSIN_VARIABLE_LEDGER, TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_CHECKPOINT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_SAVED,
+         TOCSIN_VARIABLE_PARAMETER, TOCSIN_SAMPLING_DIGEST},
+        {TOCSIN_ROLE_CHECKPOINT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_LOADED,
          TOCSIN_VARIABLE_PARAMETER, TOCSIN_SAMPLING_DIGEST},
     };
     memset(plan, 0, sizeof *plan);

@@ -23,6 +23,15 @@ def stage(name: str | None) -> None:
         core.recorder_stage(name)
 
 
+def expect(*, steps: int | None = None, tokens: int | None = None) -> None:
+    """The plan: so many optimizer steps in all, so many tokens. Checked at the end."""
+    core = _recording()
+    if core is not None:
+        for key, value in (("expect.steps", steps), ("expect.tokens", tokens)):
+            if value is not None:
+                core.recorder_meta(key, int(value))
+
+
 def set_meta(key: str, value: bool | int | float | str) -> None:
     """A fact about the process from here on, which invariants may be conditioned on."""
     core = _recording()

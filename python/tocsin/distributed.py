@@ -1,6 +1,7 @@
 """Where this process stands in a distributed job, and what its process groups are. No communication
 of our own."""
 
+import gc
 import os
 import sys
 
@@ -23,6 +24,20 @@ def placement():
         "local_rank": _environment_int("LOCAL_RANK"),
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def is_data_parallel():
+    """Does a DistributedDataParallel over all ranks live in this process? Also one that the script
+    has made and does not call."""
+    distributed = _module()
+    if distributed is None or not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return False
+    wrapper = sys.modules["torch"].nn.parallel.DistributedDataParallel
+    size = distributed.get_world_size()
+    return any(
+        issubclass(type(thing), wrapper) and vars(thing)["process_group"].size() == size
+        for thing in gc.get_objects()
+    )
 
 
 def _module():

@@ -9,7 +9,15 @@ import enum
 import os
 import sys
 
-from tocsin import _core, distributed, layout, targets, variables
+from tocsin import (
+    _core,
+    attributes,
+    distributed,
+    layout,
+    targets,
+    training_state,
+    variables,
+)
 
 _directory = ""
 _rank = 0  # the last one seen: the process group may be gone at the end
@@ -25,6 +33,10 @@ def _autocast_dtype():
     return None
 
 
+def _autocast_changed(*_):
+    _core.recorder_meta("autocast", _autocast_dtype() or "")
+
+
 def _internal_prefixes():
     """Directories whose code is not the user's."""
     torch = sys.modules["torch"]
@@ -35,8 +47,12 @@ def _internal_prefixes():
 def _resolve(roots, optimizers, final):
     global _complained
     _place()
+    if final and distributed.is_data_parallel():
+        _core.recorder_meta("data_parallel", "world")
     try:
-        return variables.resolve(roots, optimizers, final)
+        found = variables.resolve(roots, optimizers, final)
+        attributes.found(found[1])
+        return found
     except Exception as error:
         if not _complained:  # it is tried again at each change
             _say(f"tocsin: warning: variables are not tracked: {error!r}")
@@ -103,6 +119,8 @@ def start(directory, mode="record", selection=None, packages=()):
             distributed.group_types(),
             distributed.describe_group,
         )
+        training_state.install(torch)
+        training_state.watch_autocast(torch, _autocast_changed)
     finally:
         _core.release(held)
     _directory = directory

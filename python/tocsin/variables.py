@@ -139,12 +139,18 @@ def _root_names(roots, final):
     return names
 
 
+def _is_own(parameter):
+    """Is it this rank's own by Megatron's mark, or DeepSpeed's of an expert?"""
+    own = getattr(parameter, "tensor_model_parallel", False) is True
+    return own or getattr(parameter, "allreduce", True) is False
+
+
 def _of_module(module, prefix):
     dot = f"{prefix}." if prefix else ""
     for key, parameter in module._parameters.items():
         if parameter is not None:
             flags = IN_MODEL
-            if getattr(parameter, "tensor_model_parallel", False) is True:
+            if _is_own(parameter):
                 flags |= TENSOR_PARALLEL
             yield _Variable(dot + key, PARAMETER, parameter, module, key, flags)
     for key, buffer in module._buffers.items():

@@ -14,6 +14,14 @@ INJECT = Path(tocsin.__file__).parent.parent / "tocsin_inject"
 HEADER = "import torch\ntorch.set_num_threads(1)\ntorch.manual_seed(0)\n"
 
 
+def _is_wanted(state, wanted):
+    if "variable_kind" not in wanted and state["variable_kind"] not in ("parameter", "buffer"):
+        return False
+    if "attribute" not in wanted and state["attribute"] not in ("data", "grad"):
+        return False
+    return all(state.get(key) == value for key, value in wanted.items())
+
+
 class Process:
     """The events of one recorded process."""
 
@@ -27,11 +35,8 @@ class Process:
         return [e for e in self.events if e["kind"] == "enter" and e["function"] == name]
 
     def states(self, **wanted):
-        return [
-            e
-            for e in self.events
-            if e["kind"] == "state" and all(e.get(key) == value for key, value in wanted.items())
-        ]
+        """Data and gradients of parameters and buffers, unless other ones are named."""
+        return [e for e in self.events if e["kind"] == "state" and _is_wanted(e, wanted)]
 
     def meta(self, key):
         changes = (e for e in self.events if e["kind"] == "meta" and e["key"] == key)
@@ -49,7 +54,7 @@ class Process:
                 groups.append(group)
             elif event["kind"] == "state" and event["moment"] == moment:
                 group = calls.get((event["thread"], event["call"]))
-                if group is not None and all(event.get(k) == v for k, v in wanted.items()):
+                if group is not None and _is_wanted(event, wanted):
                     group.append(event)
         return groups
 

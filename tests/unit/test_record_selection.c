@@ -78,7 +78,7 @@ static void test_mistakes(void **state)
         {"tocsin-selection 1\nstate backward enter grad digest parameter extra\n", TOCSIN_E_FORMAT,
          "line 2: too many words"},
         {"tocsin-selection 1\nstate backward middle grad digest parameter\n", TOCSIN_E_FORMAT,
-         "line 2: expected 'state ROLE enter|exit data|grad presence|digest parameter|buffer'"},
+         "line 2: expected 'state ROLE enter|exit ATTRIBUTE presence|digest KIND'"},
         {"tocsin-selection 1\nwhatever\n", TOCSIN_E_FORMAT,
          "line 2: expected 'role', 'function' or 'state'"},
     };

@@ -77,6 +77,7 @@ void observe_flush_cost(void)
 /* hook->observer: what is recorded of a call, and the ids of the positional parameters' names. */
 typedef struct call_plan {
     bool recorded;
+    bool silent; /* watched instead (watch.c) */
     bool arguments;
     uint32_t count;
     tocsin_id ids[];
@@ -115,6 +116,8 @@ static void choose_what(call_plan *plan, const tocsin_hook *hook)
         role == TOCSIN_ROLE_OPTIMIZER_STEP ||
         tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_ENTER) ||
         tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_EXIT);
+    plan->silent = watch_is_silent(hook);
+    plan->recorded = plan->recorded && !plan->silent;
     plan->arguments = plan->arguments && (hook->flags & TOCSIN_HOOK_ARGUMENTS) != 0;
 }
 
@@ -275,7 +278,7 @@ static bool token_is_ours(uint64_t token)
 static void summarize_call(value_list *list, tocsin_hook *hook, tocsin_trace_writer *writer,
                            PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
-    list->count = 0;
+    value_list_begin(list, (tocsin_role)hook->role);
     if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
         value_summarize(list, writer, args[0], self_name);
         optimizer_summarize(list, writer, args[0], optimizer_slot(args[0]));
@@ -393,12 +396,14 @@ static void count_step(const tocsin_hook *hook, const thread_state *thread, PyOb
 }
 
 static void emit_exit(tocsin_hook *hook, tocsin_trace_writer *writer, uint64_t call,
-                      PyObject *result)
+                      PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, PyObject *result)
 {
     value_list list;
-    list.count = 0;
+    value_list_begin(&list, (tocsin_role)hook->role);
     if (plan_of(hook)->arguments)
         value_summarize(&list, writer, result, return_name);
+    if (plan_of(hook)->arguments && hook->role == TOCSIN_ROLE_LOSS)
+        label_counts_append(&list, writer, hook, args, nargs, kwnames);
     tocsin_event event = {.kind = TOCSIN_EVENT_EXIT,
                           .function = hook->function,
                           .call = call,
@@ -448,9 +453,13 @@ static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *ar
             variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_EXIT,
                              hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0 ? args[0]
                                                                                    : NULL);
-        emit_exit(hook, writer, call, result);
+        if (hook->role != TOCSIN_ROLE_NONE)
+            watch_returned(hook, args, nargs, kwnames, result);
+        emit_exit(hook, writer, call, args, nargs, kwnames, result);
     } else if (call != 0) {
         emit_raise(hook, writer, call, exception_type);
+    } else if (result != NULL && plan_of(hook)->silent) {
+        watch_returned(hook, args, nargs, kwnames, result);
     }
     if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP)
         thread->closing = NULL;
@@ -552,6 +561,7 @@ bool observe_stop(void)
     value_summary_forget();
     call_site_forget();
     variables_forget(false);
+    watch_clear();
     names_generation = 0;
     return true;
 }

@@ -5,6 +5,8 @@
  *   call_site.c      where in the user's code a call stands
  *   variables.c      tracked parameters and buffers, and reading their states
  *   optimizers.c     what an optimizer says about itself
+ *   label_counts.c   what the integer targets of a loss look like
+ *   watch.c          Python code that is told of calls, and the states it writes
  *   recorder_functions.c  the Python functions that recorder.py uses
  *
  * Everything runs under the GIL with the thread's re-entry flag held, calls no torch operation and
@@ -45,6 +47,8 @@ void observe_defer_error(void);
 /* The values of one event; more than TOCSIN_EVENT_VALUES_MAX are dropped. */
 typedef struct value_list {
     uint32_t count;
+    bool tags;     /* say where tensors lie in memory */
+    bool elements; /* say what tensors of one element hold */
     tocsin_value items[TOCSIN_EVENT_VALUES_MAX];
 } value_list;
 
@@ -54,12 +58,25 @@ bool value_summary_learn_types(PyObject *module_type, PyObject *text_types);
 void value_summary_learn_groups(PyObject *group_types, PyObject *describe_group);
 void value_summary_forget(void);
 
+/* Make it empty, for values of a call of this role. Memory matters where a tensor is filled, sent,
+ * saved, or handed to the user's functions; the element where it is a loss, a norm, a scale. */
+static inline void value_list_begin(value_list *list, tocsin_role role)
+{
+    list->count = 0;
+    list->tags = role == TOCSIN_ROLE_INITIALIZE || role == TOCSIN_ROLE_COLLECTIVE ||
+                 role == TOCSIN_ROLE_CHECKPOINT || role == TOCSIN_ROLE_USER;
+    list->elements =
+        role == TOCSIN_ROLE_LOSS || role == TOCSIN_ROLE_CLIP_GRAD || role == TOCSIN_ROLE_SCALER;
+}
+
 /* Append `object` under a name (string id). */
 void value_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *object,
                      tocsin_id name);
 void value_append_text(value_list *list, tocsin_trace_writer *writer, tocsin_id name,
                        const char *text);
 void value_append_int(value_list *list, tocsin_id name, int64_t integer);
+/* The element of a tensor of one element on the CPU, as INT or FLOAT; false: it is none. */
+bool value_item(const tensor_meta *meta, tocsin_value *value);
 /* The id of a str (cached when it is interned), of a C string. */
 tocsin_id value_string_id(tocsin_trace_writer *writer, PyObject *text);
 tocsin_id value_text_id(tocsin_trace_writer *writer, const char *text);
@@ -141,5 +158,26 @@ void variables_set_resolver(PyObject *resolver);
 void variables_forget(bool forked);
 /* What the resolver says now (for tests). */
 PyObject *variables_resolved(void);
+
+/* ---- label_counts.c ------------------------------------------------------------------------ */
+
+/* Append "target.count" and so on, if a loss was given integer targets. */
+void label_counts_append(value_list *list, tocsin_trace_writer *writer, const tocsin_hook *hook,
+                         PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* ---- watch.c ------------------------------------------------------------------------------- */
+
+/* Tell the watcher of this hook, if there is one, that a call returned. */
+void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames, PyObject *result);
+/* Is the hook watched and not recorded? */
+bool watch_is_silent(const tocsin_hook *hook);
+void watch_clear(void);
+/* Python functions, described where they are defined. */
+PyObject *watch_role(PyObject *module, PyObject *arguments);
+PyObject *watch_hook(PyObject *module, PyObject *arguments);
+PyObject *watch_sampling(PyObject *module, PyObject *arguments);
+PyObject *watch_record_state(PyObject *module, PyObject *arguments);
+PyObject *watch_tensor_item(PyObject *module, PyObject *tensor);
 
 #endif

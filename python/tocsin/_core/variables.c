@@ -20,6 +20,7 @@
 #include <string.h>
 
 enum { ROOTS_MAX = 64, MODULE_DEPTH_MAX = 128, VARIABLES_MAX = 1 << 20 };
+enum { READ_COUNT = TOCSIN_ATTRIBUTE_GRAD + 1 }; /* attributes that are read here: data, grad */
 
 typedef struct tracked {
     PyObject *owner; /* weak: the module; NULL: only an optimizer has it */
@@ -32,9 +33,9 @@ typedef struct tracked {
     int group, index;
     int alias_of; /* index of the first name of this storage; -1: this is it */
     bool ever_digested;
-    bool known[TOCSIN_ATTRIBUTE_COUNT];         /* digests of the current sampling point */
-    const void *memory[TOCSIN_ATTRIBUTE_COUNT]; /* what they were computed of; compared only */
-    tocsin_sample_digest digests[TOCSIN_ATTRIBUTE_COUNT];
+    bool known[READ_COUNT];         /* digests of the current sampling point */
+    const void *memory[READ_COUNT]; /* what they were computed of; compared only */
+    tocsin_sample_digest digests[READ_COUNT];
 } tracked;
 
 typedef struct root {

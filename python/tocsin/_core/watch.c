@@ -1,0 +1,221 @@
+/* watch.c - Python code of ours that is told of certain calls, and the states it writes.
+ *
+ * For what is rare or lives in Python objects (checkpoints, loaders, generators): checkpoints.py,
+ * ledger.py, training_state.py. A watcher is called when the call returns, before its EXIT is
+ * written, with the thread's re-entry flag held; what it writes belongs to that call.
+ *
+ * Data structure: one callable per role, and a short list of hooks that are watched but not
+ * recorded. Cost of a watched call: about 1 us and what the watcher does.
+ */
+#include "observe.h"
+
+#include <string.h>
+
+enum { ROLES_MAX = 32, WATCHES_MAX = 16, PAIR_LIST_MAX = TOCSIN_EVENT_VALUES_MAX };
+
+typedef struct silent_watch {
+    uint32_t hook;
+    PyObject *watcher;
+} silent_watch;
+
+static PyObject *role_watchers[ROLES_MAX];
+static silent_watch silent[WATCHES_MAX];
+static int silent_count;
+
+void watch_clear(void)
+{
+    for (int role = 0; role < ROLES_MAX; role++)
+        Py_CLEAR(role_watchers[role]);
+    for (int i = 0; i < silent_count; i++)
+        Py_CLEAR(silent[i].watcher);
+    silent_count = 0;
+}
+
+bool watch_is_silent(const tocsin_hook *hook)
+{
+    for (int i = 0; i < silent_count; i++)
+        if (silent[i].hook == hook->index)
+            return true;
+    return false;
+}
+
+static PyObject *watcher_of(const tocsin_hook *hook)
+{
+    if (hook->role != TOCSIN_ROLE_NONE)
+        return hook->role < ROLES_MAX ? role_watchers[hook->role] : NULL;
+    for (int i = 0; i < silent_count; i++)
+        if (silent[i].hook == hook->index)
+            return silent[i].watcher;
+    return NULL;
+}
+
+void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames, PyObject *result)
+{
+    PyObject *watcher = Py_XNewRef(watcher_of(hook));
+    if (watcher == NULL)
+        return;
+    Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
+    PyObject *positional = PyTuple_New(nargs), *named = PyDict_New();
+    for (Py_ssize_t i = 0; positional != NULL && i < nargs; i++)
+        PyTuple_SET_ITEM(positional, i, Py_NewRef(args[i]));
+    bool ok = positional != NULL && named != NULL;
+    for (Py_ssize_t i = 0; ok && i < keywords; i++)
+        ok = PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) == 0;
+    PyObject *answer =
+        ok ? PyObject_CallFunction(watcher, "sOOO", hook->name, positional, named, result) : NULL;
+    Py_XDECREF(answer);
+    Py_XDECREF(named);
+    Py_XDECREF(positional);
+    Py_DECREF(watcher);
+    observe_clear_error();
+}
+
+/* watch_role(role name, callable): told of recorded calls of the role that returned. */
+PyObject *watch_role(PyObject *module, PyObject *arguments)
+{
+    const char *name;
+    PyObject *watcher;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "sO:watch_role", &name, &watcher))
+        return NULL;
+    tocsin_role role = tocsin_role_from_name(name);
+    if (role == TOCSIN_ROLE_NONE)
+        return PyErr_Format(PyExc_ValueError, "unknown role");
+    Py_XSETREF(role_watchers[role], Py_NewRef(watcher));
+    Py_RETURN_NONE;
+}
+
+/* watch_hook(index, callable): told of calls of a hook without a role, which are not recorded. */
+PyObject *watch_hook(PyObject *module, PyObject *arguments)
+{
+    unsigned int index;
+    PyObject *watcher;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "IO:watch_hook", &index, &watcher))
+        return NULL;
+    if (silent_count == WATCHES_MAX)
+        return PyErr_Format(PyExc_ValueError, "too many watched hooks");
+    silent[silent_count++] = (silent_watch){index, Py_NewRef(watcher)};
+    Py_RETURN_NONE;
+}
+
+/* sampling(role, moment, attribute, kind) -> 0 none, 1 presence, 2 digest */
+PyObject *watch_sampling(PyObject *module, PyObject *arguments)
+{
+    const char *role, *attribute;
+    int moment, kind;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "sisi:sampling", &role, &moment, &attribute, &kind))
+        return NULL;
+    int index = tocsin_attribute_from_name(attribute);
+    if (index < 0 || moment < TOCSIN_MOMENT_ENTER || moment > TOCSIN_MOMENT_EXIT ||
+        kind < TOCSIN_VARIABLE_PARAMETER || kind > TOCSIN_VARIABLE_ATTRIBUTE)
+        return PyErr_Format(PyExc_ValueError, "no such state");
+    if (observe_recorder == NULL)
+        return PyLong_FromLong(TOCSIN_SAMPLING_NONE);
+    return PyLong_FromLong(tocsin_recorder_sampling(observe_recorder, tocsin_role_from_name(role),
+                                                    (tocsin_moment)moment, (tocsin_attribute)index,
+                                                    (tocsin_variable_kind)kind));
+}
+
+/* The values of a sequence of (name, value) pairs. */
+static bool fill_values(value_list *list, tocsin_trace_writer *writer, PyObject *pairs)
+{
+    Py_ssize_t count = pairs == Py_None ? 0 : PyTuple_GET_SIZE(pairs);
+    for (Py_ssize_t i = 0; i < count && i < PAIR_LIST_MAX; i++) {
+        PyObject *name, *value;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pairs, i), "UO", &name, &value))
+            return false;
+        value_summarize(list, writer, value, value_string_id(writer, name));
+    }
+    return true;
+}
+
+/* View of a bytes object. */
+static tocsin_tensor_view bytes_view(PyObject *bytes, int64_t *size, int64_t *stride)
+{
+    *size = PyBytes_GET_SIZE(bytes);
+    *stride = 1;
+    return (tocsin_tensor_view){.data = PyBytes_AS_STRING(bytes),
+                                .dtype = TOCSIN_DTYPE_UINT8,
+                                .ndim = 1,
+                                .shape = size,
+                                .strides = stride};
+}
+
+/* record_state(name, kind, type, attribute, amount, content, described, values): a state of a
+ * variable that is not tracked by variables.c. content: an exact tensor, bytes, or None; its digest
+ * is taken if amount is 2. described: dtype and shape are those of the tensor. values: tuple of
+ * (name, value) pairs, or None. */
+PyObject *watch_record_state(PyObject *module, PyObject *arguments)
+{
+    const char *name, *type, *attribute_name;
+    int kind, amount, described;
+    PyObject *content, *pairs;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "sissiOpO:record_state", &name, &kind, &type, &attribute_name,
+                          &amount, &content, &described, &pairs))
+        return NULL;
+    int attribute = tocsin_attribute_from_name(attribute_name);
+    if (attribute < 0 || !(pairs == Py_None || PyTuple_CheckExact(pairs)))
+        return PyErr_Format(PyExc_ValueError, "bad state");
+    tocsin_trace_writer *writer =
+        observe_recorder == NULL ? NULL : tocsin_recorder_writer(observe_recorder);
+    if (writer == NULL)
+        Py_RETURN_NONE;
+    value_list list;
+    value_list_begin(&list, TOCSIN_ROLE_NONE);
+    if (!fill_values(&list, writer, pairs))
+        return NULL;
+    tocsin_sample sample = {
+        .variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type),
+        .attribute = (tocsin_attribute)attribute,
+        .moment = TOCSIN_MOMENT_EXIT,
+        .flags = TOCSIN_STATE_PRESENT,
+        .lr = Py_NAN,
+        .values = list.items,
+        .value_count = list.count};
+    tensor_meta meta;
+    tocsin_tensor_view view;
+    int64_t size, stride;
+    bool tensor = tensor_is_exact(content) && tensor_meta_read(content, &meta);
+    if (tensor && meta.readable) {
+        view = (tocsin_tensor_view){.data = meta.data,
+                                    .dtype = (tocsin_dtype)meta.dtype,
+                                    .ndim = meta.ndim,
+                                    .shape = meta.sizes,
+                                    .strides = meta.strides};
+        sample.view = amount == TOCSIN_SAMPLING_DIGEST ? &view : NULL;
+    } else if (PyBytes_CheckExact(content)) {
+        view = bytes_view(content, &size, &stride);
+        sample.view = &view;
+    }
+    if (tensor && described) {
+        sample.flags |= meta.requires_grad ? TOCSIN_STATE_REQUIRES_GRAD : 0u;
+        sample.dtype = (tocsin_dtype)meta.dtype;
+        sample.ndim = meta.ndim;
+        sample.shape = meta.sizes;
+    }
+    tocsin_recorder_sample(observe_recorder, &sample, NULL);
+    if (tensor)
+        tensor_meta_release(&meta);
+    Py_RETURN_NONE;
+}
+
+/* tensor_item(tensor) -> the only element of a tensor on the CPU, else None */
+PyObject *watch_tensor_item(PyObject *module, PyObject *tensor)
+{
+    tensor_meta meta;
+    tocsin_value value;
+    (void)module;
+    bool found = tensor_is_exact(tensor) && tensor_meta_read(tensor, &meta);
+    if (!found)
+        Py_RETURN_NONE;
+    found = value_item(&meta, &value);
+    tensor_meta_release(&meta);
+    if (!found)
+        Py_RETURN_NONE;
+    return value.kind == TOCSIN_VALUE_INT ? PyLong_FromLongLong(value.as.integer)
+                                          : PyFloat_FromDouble(value.as.real);
+}

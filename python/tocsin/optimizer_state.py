@@ -1,0 +1,91 @@
+"""The state of optimizers and the options of their groups, per parameter (docs/recording.md).
+
+Read when an optimizer has made its first step, when it has loaded a state dict, and at its first
+step after a checkpoint was loaded: in between it moves at each step, and that nobody can judge.
+"""
+
+import sys
+import weakref
+
+from tocsin import _core
+
+OPTIMIZER_STATE = 3  # tocsin/event.h: tocsin_variable_kind
+OPTIONS_MAX = 16
+
+_amount = 0
+_read: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
+
+
+def install(amount):
+    global _amount
+    _amount = amount
+
+
+def expect_change():
+    """Something was loaded: what was read is old."""
+    _read.clear()
+
+
+def stepped(optimizer):
+    """After each step of an optimizer."""
+    if _amount and optimizer not in _read:
+        _read[optimizer] = True
+        record(optimizer, "data", _amount)
+
+
+def _names():
+    """Parameter names by id of the parameter."""
+    variables, _ = _core.recorder_variables()
+    names = {}
+    for name, kind, _, owner, key, *_ in variables:
+        if kind == 1 and owner is not None:
+            names.setdefault(id(owner._parameters.get(key)), name)
+    return names
+
+
+def names_by_memory():
+    """"PARAMETER#KEY" of what the optimizers that stepped keep, by where it lies."""
+    found, names, tensor = {}, _names(), sys.modules["torch"].Tensor
+    for optimizer in list(_read):
+        for number, group in enumerate(optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                name = names.get(id(parameter), f"group{number}.param{index}")
+                for key, value in (dict.get(optimizer.state, parameter) or {}).items():
+                    memory = _core.tensor_memory(value) if isinstance(value, tensor) else None
+                    if memory is not None:
+                        found[memory] = f"{name}#{key}"
+    return found
+
+
+def _options(group):
+    """Plain numbers and switches of a parameter group, as pairs."""
+    pairs = []
+    for key, value in group.items():
+        if key == "betas" and isinstance(value, tuple):
+            pairs += [(f"beta{i + 1}", beta) for i, beta in enumerate(value) if type(beta) is float]
+        elif type(key) is str and type(value) in (bool, int, float):
+            pairs.append((key, value))
+    return pairs[:OPTIONS_MAX]
+
+
+def record(optimizer, attribute, amount):
+    """A state for each tensor that the optimizer keeps, "PARAMETER#KEY", and for each parameter one
+    with the options of its group, "PARAMETER#options"."""
+    names = _names()
+    tensor = sys.modules["torch"].Tensor
+    cls = type(optimizer)
+    type_name = f"{cls.__module__}.{cls.__qualname__}"
+    for number, group in enumerate(optimizer.param_groups):
+        options = _options(group)
+        for index, parameter in enumerate(group["params"]):
+            name = names.get(id(parameter), f"group{number}.param{index}")
+            layout = _core.tensor_layout_read(parameter)  # torch is not asked: a mode would see it
+            axes = () if layout is None else (("ndim", len(layout[1])),)
+            pairs = (("group", number), *axes, *options)
+            _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1, None,
+                               False, pairs)  # fmt: skip
+            state = dict.get(optimizer.state, parameter)
+            for key, value in (state or {}).items():
+                if isinstance(value, tensor):
+                    _core.record_state(f"{name}#{key}", OPTIMIZER_STATE, type_name, attribute,
+                                       amount, value, True, pairs[:1])  # fmt: skip

@@ -1,0 +1,54 @@
+"""Random generators: a STATE "value" with the digest of each one's state (docs/recording.md).
+
+Read after each optimizer step, and in a loader's worker after each batch that it made. Reading a
+generator draws nothing from it. Where a mode sees every operation (fake tensors), torch's is left
+alone.
+"""
+
+import array
+import random
+import sys
+
+from tocsin import _core
+
+RNG = 4  # tocsin/event.h: tocsin_variable_kind
+
+
+def install(torch):
+    """Watch what makes batches, in workers."""
+    fetch = torch.utils.data._utils.fetch
+    for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
+        index = _core.hook(cls.fetch, "torch.utils.data.DataLoader._fetch", "", _core.METHOD)
+        _core.watch_hook(index, fetched)
+
+
+def _torch_state(torch):
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return None
+    return torch.default_generator.get_state()
+
+
+def _numpy_state(numpy):
+    state = numpy.random.get_state(legacy=False)["state"]
+    return state["key"].tobytes() + state["pos"].to_bytes(4, "little")
+
+
+def _python_state():
+    return array.array("Q", random.getstate()[1]).tobytes()
+
+
+def record(values=None):
+    """The state of each generator of this process."""
+    numpy = sys.modules.get("numpy")
+    states = [("torch", _torch_state(sys.modules["torch"])), ("python", _python_state())]
+    if numpy is not None and hasattr(numpy, "random"):
+        states.append(("numpy", _numpy_state(numpy)))
+    for name, state in states:
+        if state is not None:
+            _core.record_state(name, RNG, "generator", "value", 2, state, False, values)
+
+
+def fetched(_, args, kwargs, result):
+    worker = sys.modules["torch.utils.data._utils.worker"]._worker_info
+    if worker is not None:
+        record((("worker", worker.id),))

@@ -1,0 +1,55 @@
+"""Chooses which parts of the training state beyond tensors of the model are watched, and reads what
+is due at a step. Everything here runs with the re-entry flag held: nothing of it is recorded."""
+
+from tocsin import _core, attributes, checkpoints, ledger, optimizer_state, random_state
+
+ENTER, EXIT = 1, 2  # tocsin/event.h: tocsin_moment
+PARAMETER, OPTIMIZER_STATE, RNG, LEDGER, ATTRIBUTE = 1, 3, 4, 5, 6  # tocsin_variable_kind
+
+_random = False
+
+
+def install(torch):
+    """Watch what is to be recorded: all of it, or what the selection names."""
+    global _random
+    samples = _core.sampling("data.next", EXIT, "samples", LEDGER)
+    saved = _core.sampling("checkpoint", EXIT, "saved", PARAMETER)
+    loaded = _core.sampling("checkpoint", EXIT, "loaded", PARAMETER)
+    state = _core.sampling("optimizer.step", EXIT, "data", OPTIMIZER_STATE)
+    _random = bool(_core.sampling("optimizer.step", EXIT, "value", RNG))
+    if samples:
+        ledger.install(torch, samples)
+    if _core.sampling("data.next", EXIT, "value", RNG):
+        random_state.install(torch)
+    if saved or loaded or state:
+        checkpoints.install(saved, loaded)
+    wanted = bool(_core.sampling("optimizer.step", EXIT, "value", ATTRIBUTE))
+    attributes.install(wanted)
+    if state or _random or wanted:
+        optimizer_state.install(state)
+        _core.watch_role("optimizer.step", stepped)
+    _core.watch_role("grad_scaler", scaled)
+
+
+def watch_autocast(torch, changed):
+    """Call `changed` whenever a region of autocast begins or ends."""
+    region = torch.amp.autocast_mode.autocast
+    for method in (region.__enter__, region.__exit__):
+        index = _core.hook(method, f"torch.amp.autocast.{method.__name__}", "", _core.METHOD)
+        _core.watch_hook(index, changed)
+
+
+def stepped(_, args, kwargs, result):
+    if args:
+        optimizer_state.stepped(args[0])
+    attributes.stepped()
+    if _random:
+        random_state.record()
+
+
+def scaled(name, args, kwargs, result):
+    """The scale is a fact about the process from here on."""
+    if name.endswith(".update"):
+        scale = _core.tensor_item(vars(args[0]).get("_scale"))
+        if scale is not None:
+            _core.recorder_meta("scaler.scale", scale)
