@@ -286,6 +286,8 @@ static void add_meta(call_builder *builder)
     for (size_t i = 0; i < process->metas.count; ++i)
         if (!process->metas.items[i].identity)
             add(builder, process->metas.items[i].name, process->metas.items[i].value);
+    if (observer->filters_fields && tocsin_observer_wants_field(observer, observer->meta_step))
+        add(builder, observer->meta_step, tocsin_scalar_of_int(observer, process->step));
     if (process->micro_step >= 0)
         add(builder, observer->meta_first_micro, observer->truth[process->micro_step == 0]);
 }
@@ -338,9 +340,27 @@ void tocsin_fields_of_call(tocsin_observer *observer, tocsin_process *process, t
 
 /* ---- variables ----------------------------------------------------------------------------- */
 
-static bool starts_with(const char *text, const char *prefix)
+typedef enum context { CONTEXT_UNKNOWN, CONTEXT_YES, CONTEXT_NO } context;
+
+static context context_of(const char *name)
 {
-    return strncmp(text, prefix, strlen(prefix)) == 0;
+    return strncmp(name, "meta.", 5) == 0 || strncmp(name, "self.", 5) == 0 ? CONTEXT_YES
+                                                                            : CONTEXT_NO;
+}
+
+/* Does the field of a call say something of the variables in it, too? */
+static bool is_context(tocsin_observer *observer, tocsin_symbol name)
+{
+    if (name < observer->contexts.count && observer->contexts.items[name] != CONTEXT_UNKNOWN)
+        return observer->contexts.items[name] == CONTEXT_YES;
+    context is = context_of(tocsin_symbol_text(observer->vocabulary, name));
+    while (observer->contexts.count <= name)
+        if (!TOCSIN_VEC_PUSH(&observer->contexts, CONTEXT_UNKNOWN)) {
+            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+            return false;
+        }
+    observer->contexts.items[name] = (uint8_t)is;
+    return is == CONTEXT_YES;
 }
 
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
@@ -358,10 +378,7 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
                  {observer->var_in_this_optimizer, TOCSIN_STATE_IN_THIS_OPTIMIZER},
                  {observer->var_in_model, TOCSIN_STATE_IN_MODEL}};
     size_t flag_count = TOCSIN_COUNT_OF(flags) - (which == TOCSIN_FIELDS_WITHOUT_OWNERS ? 2 : 0);
-    for (size_t i = 0; i < flag_count; ++i) {
-        tocsin_scalar truth = observer->truth[(sample->flags & flags[i].flag) != 0];
-        tocsin_observer_add_field(observer, flags[i].name, truth, truth);
-    }
+    /* in the order of their symbols (name_fields), so that there is little to sort */
     tocsin_observer_add_field(observer, observer->var_type, variable->type, variable->type);
     if (which == TOCSIN_FIELDS_ALL && (sample->flags & TOCSIN_STATE_PRESENT) != 0) {
         tocsin_scalar dtype = observer->dtypes[sample->dtype % TOCSIN_DTYPES_MAX];
@@ -369,10 +386,13 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
         tocsin_observer_add_field(observer, observer->var_dtype, dtype, dtype);
         tocsin_observer_add_field(observer, observer->var_ndim, ndim, ndim);
     }
+    for (size_t i = 0; i < flag_count; ++i) {
+        tocsin_scalar truth = observer->truth[(sample->flags & flags[i].flag) != 0];
+        tocsin_observer_add_field(observer, flags[i].name, truth, truth);
+    }
     for (size_t i = 0; i < frame->fields.count; ++i) {
         tocsin_field field = frame->fields.items[i];
-        const char *name = tocsin_symbol_text(observer->vocabulary, field.name);
-        if (starts_with(name, "meta.") || starts_with(name, "self."))
+        if (is_context(observer, field.name))
             tocsin_observer_add_field(observer, field.name, field.a, field.b);
     }
 }

@@ -95,6 +95,10 @@ size_t tocsin_fields_sort(tocsin_field *fields, size_t count)
     size_t kept = 0;
     for (size_t i = 0; i < count; ++i) { /* insertion: short, and nearly sorted */
         tocsin_field field = fields[i];
+        if (kept == 0 || fields[kept - 1].name < field.name) {
+            fields[kept++] = field;
+            continue;
+        }
         size_t at = kept;
         while (at > 0 && fields[at - 1].name > field.name)
             --at;
@@ -115,7 +119,10 @@ static int compare_ids(const void *a, const void *b)
 
 static size_t sort_facts(tocsin_fact *facts, size_t count)
 {
-    if (count < 2)
+    bool sorted = true;
+    for (size_t i = 1; i < count && sorted; ++i)
+        sorted = facts[i - 1] < facts[i];
+    if (sorted)
         return count;
     qsort(facts, count, sizeof *facts, compare_ids);
     size_t kept = 1;
@@ -566,7 +573,8 @@ static void name_fields(tocsin_observer *observer)
                  {&observer->var_in_this_optimizer, "var.in_this_optimizer"},
                  {&observer->var_in_model, "var.in_model"},
                  {&observer->meta_first_micro, "meta.first_micro"},
-                 {&observer->meta_rank, "meta.rank"}};
+                 {&observer->meta_rank, "meta.rank"},
+                 {&observer->meta_step, "meta.step"}};
     for (size_t i = 0; i < TOCSIN_COUNT_OF(names); ++i)
         *names[i].symbol =
             tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, names[i].text));
@@ -701,6 +709,7 @@ void tocsin_observer_free(tocsin_observer *observer)
     tocsin_map_free(&observer->wanted_populations);
     tocsin_map_free(&observer->wanted_facts);
     TOCSIN_VEC_FREE(&observer->wanted_fields);
+    TOCSIN_VEC_FREE(&observer->contexts);
     tocsin_map_free(&observer->callable_of);
     tocsin_map_free(&observer->names_of);
     tocsin_map_free(&observer->variety);

@@ -237,6 +237,7 @@ struct tocsin_observer {
     tocsin_map wanted_facts;
     bool filters_fields;
     TOCSIN_VEC(bool) wanted_fields; /* by symbol; later symbols are not wanted */
+    TOCSIN_VEC(uint8_t) contexts;   /* by symbol: fields.c */
     tocsin_status status;           /* the first failure */
     tocsin_error *error;            /* of the running _feed */
     uint64_t instances;
@@ -257,7 +258,7 @@ struct tocsin_observer {
     tocsin_scalar dtypes[TOCSIN_DTYPES_MAX];
     tocsin_symbol var_name, var_type, var_dtype, var_ndim, var_shape, var_requires_grad,
         var_is_leaf, var_tensor_parallel, var_tied, var_training, var_in_this_optimizer,
-        var_in_model, meta_first_micro, meta_rank;
+        var_in_model, meta_first_micro, meta_rank, meta_step;
 };
 
 /* ---- observer.c: for relations ------------------------------------------------------------- */

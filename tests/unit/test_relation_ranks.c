@@ -151,6 +151,60 @@ static void test_only_what_is_wanted(void **state)
     fake_free(&process);
 }
 
+/* The one field of the calls of "f" that are seen. */
+static tocsin_status one_field(void *context, const tocsin_instance *instance, tocsin_error *error)
+{
+    (void)error;
+    assert_int_equal(instance->field_count, 1);
+    *(tocsin_field *)context = instance->fields[0];
+    return TOCSIN_OK;
+}
+
+static void test_only_fields_that_are_wanted(void **state)
+{
+    (void)state;
+    tocsin_vocabulary *vocabulary;
+    assert_int_equal(tocsin_vocabulary_new(&vocabulary, NULL), TOCSIN_OK);
+    tocsin_population_key population = {.kind = TOCSIN_POPULATION_CALL_ARGUMENTS};
+    population.name = tocsin_symbol_of(vocabulary, "f");
+    tocsin_population wanted_population = tocsin_population_of(vocabulary, &population);
+    tocsin_literal eight = {.kind = TOCSIN_VALUE_INT, .integer = 8};
+    tocsin_fact_key fact = {.predicate = TOCSIN_PREDICATE_ARGUMENT_IS,
+                            .name = tocsin_symbol_of(vocabulary, "arg.n"),
+                            .value = tocsin_scalar_of(vocabulary, &eight)};
+    tocsin_fact wanted_fact = tocsin_fact_of(vocabulary, &fact);
+    const char *const names[] = {"meta.stage", "meta.step"};
+    for (size_t i = 0; i < 2; ++i) { /* a step is a field only for those that ask for it */
+        tocsin_symbol field = tocsin_symbol_of(vocabulary, names[i]);
+        tocsin_field seen = {.name = 0};
+        tocsin_wanted wanted = {.populations = &wanted_population,
+                                .population_count = 1,
+                                .facts = &wanted_fact,
+                                .fact_count = 1,
+                                .fields = &field,
+                                .field_count = 1};
+        tocsin_observer_options options = {
+            .vocabulary = vocabulary, .sink = one_field, .context = &seen, .wanted = &wanted};
+        tocsin_observer *observer;
+        assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+        fake_process process = {.observer = observer};
+        fake_start(&process);
+        meta_text(&process, "stage", "training");
+        meta_int(&process, "step", 20);
+        tocsin_value value = {.kind = TOCSIN_VALUE_INT, .as.integer = 8};
+        value.name = define_string(&process, "n");
+        enter_with(&process, "f", TOCSIN_ROLE_NONE, &value, 1);
+        assert_int_equal(process.status, TOCSIN_OK);
+        assert_int_equal(tocsin_observer_instances(observer), 1);
+        assert_int_equal(seen.name, field);
+        tocsin_literal is = tocsin_scalar_literal(vocabulary, seen.a);
+        assert_true(i == 0 ? strcmp(is.text, "training") == 0 : is.integer == 20);
+        tocsin_observer_free(observer);
+        fake_free(&process);
+    }
+    tocsin_vocabulary_free(vocabulary);
+}
+
 static tocsin_status refuse(void *context, const tocsin_instance *instance, tocsin_error *error)
 {
     (void)context;
@@ -198,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_a_stalled_process_holds_up_nobody),
         cmocka_unit_test(test_collectives),
         cmocka_unit_test(test_only_what_is_wanted),
+        cmocka_unit_test(test_only_fields_that_are_wanted),
         cmocka_unit_test(test_a_failing_sink_stops_the_observer),
         cmocka_unit_test(test_too_deep),
     };
