@@ -3,22 +3,23 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <tocsin/library.h>
 
 #include "foreign.h"
 #include "traces.h"
 
-int cli_checking_load(cli_checking *checking, const cli_texts *files)
+int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library)
 {
     assert(checking && !checking->set);
     tocsin_error error;
-    if (files->count == 0) {
-        cli_error("no file of invariants");
-        cli_hint("name one with -i; tocsin infer RUN -o inv.jsonl makes one");
-        return CLI_INPUT;
-    }
     tocsin_status status = TOCSIN_OK;
     for (size_t i = 0; i < files->count && status == TOCSIN_OK; i++) {
         status = cli_invariants_load(files->items[i], &checking->set, &error);
+    }
+    if (files->count == 0) {
+        status = tocsin_library_load(&checking->set, &error);
+    } else if (library && status == TOCSIN_OK) {
+        status = tocsin_library_append(checking->set, &error);
     }
     return status == TOCSIN_OK ? CLI_HOLDS : cli_fail(&error);
 }

@@ -17,7 +17,8 @@ typedef struct cli_checking {
 
 /* Each prints its own error and returns an exit code; CLI_HOLDS means go on. Start from a zeroed
  * struct; checking_close frees whatever there is. */
-int cli_checking_load(cli_checking *checking, const cli_texts *files);
+/* The invariants of `files`; with `library`, or when there is no file, the shipped ones. */
+int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library);
 /* Open the recording in `directory`, shown as `name`. */
 int cli_checking_open(cli_checking *checking, const char *directory, const char *name, bool follow);
 /* Check what is there now, or a part of it; *events counts what was new, 0: there is no more. */

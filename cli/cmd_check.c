@@ -66,9 +66,12 @@ int cmd_check(int argc, char **argv)
     bool all = false;
     bool counts = false;
     bool quiet = false;
+    bool library = false;
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &invariants},
         {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable", &suppressions},
+        {"library", 'l', CLI_FLAG, NULL, "the shipped invariants, too; without -i: they alone",
+         &library},
         {"follow", 'F', CLI_FLAG, NULL, "go on while the run is being written", &follows},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
         {"all", 'a', CLI_FLAG, NULL, "everything in full, and what was not judged", &all},
@@ -77,12 +80,14 @@ int cmd_check(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "check",
-        .synopsis = "-i FILE RUN",
-        .about =
-            "Check a recording against invariants. The report names each violated invariant in\n"
-            "words, with step, rank and call site, and lists what was not covered.\n"
-            "Exit status: 0 all that was judged holds, 1 a violation, 2 unusable or damaged\n"
-            "input, 3 nothing could be judged.",
+        .synopsis = "[-i FILE] RUN",
+        .about = "Check a recording against the invariants of FILE; without -i against those "
+                 "shipped with\n"
+                 "tocsin, which every healthy training keeps. The report names each violated "
+                 "invariant in\n"
+                 "words, with step, rank and call site, and lists what was not covered.\n"
+                 "Exit status: 0 all that was judged holds, 1 a violation, 2 unusable or damaged\n"
+                 "input, 3 nothing could be judged.",
         .example = "tocsin check -i inv.jsonl suspicious",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
@@ -100,7 +105,7 @@ int cmd_check(int argc, char **argv)
 
     cli_checking checking = {.aloud = follows && !quiet};
     bool stopped = false;
-    exit_code = cli_checking_load(&checking, &invariants);
+    exit_code = cli_checking_load(&checking, &invariants, library);
     if (exit_code == CLI_HOLDS) {
         exit_code = cli_checking_open(&checking, operands.items[0], operands.items[0], follows);
     }

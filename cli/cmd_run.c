@@ -3,8 +3,8 @@
  * The job records only what the invariants need; this process reads the recording as it grows and
  * says at once what is violated. The job is never slowed by the checking: it only writes to memory.
  */
-#include "checking.h"
 #include "recording.h"
+#include "suppressing.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -21,6 +21,8 @@ typedef struct run_options {
     cli_recording_options recording;
     cli_texts modules;
     cli_texts invariants;
+    cli_texts suppressions;
+    bool library;
     const char *report_path; /* NULL: text on stderr, JSON on stdout */
     unsigned format;
     bool all;
@@ -32,7 +34,7 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
                    cli_checking *checking)
 {
     tocsin_error error;
-    int result = cli_checking_load(checking, &options->invariants);
+    int result = cli_checking_load(checking, &options->invariants, options->library);
     if (result == CLI_HOLDS) {
         result = cli_recording_prepare(recording, &options->recording, command);
     }
@@ -46,6 +48,9 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
     if (result == CLI_HOLDS) {
         result =
             cli_checking_open(checking, recording->directory, cli_recording_name(recording), true);
+    }
+    if (result == CLI_HOLDS) {
+        result = cli_checking_suppress(checking, &options->suppressions);
     }
     if (result != CLI_HOLDS) {
         cli_recording_discard(recording);
@@ -143,6 +148,10 @@ int cmd_run(int argc, char **argv)
     run_options run = {.recording.mode = "run"};
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &run.invariants},
+        {"library", 'l', CLI_FLAG, NULL, "the shipped invariants, too; without -i: they alone",
+         &run.library},
+        {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable",
+         &run.suppressions},
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
          &run.recording.directory},
         {"fail-on-finding", 0, CLI_FLAG, NULL, "exit with 86 when an invariant is violated",
@@ -158,9 +167,12 @@ int cmd_run(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "run",
-        .synopsis = "-i FILE -- COMMAND [ARGUMENT]...",
+        .synopsis = "[-i FILE] -- COMMAND [ARGUMENT]...",
         .about =
-            "Run a training command, unchanged, and check it against invariants while it trains.\n"
+            "Run a training command, unchanged, and check it while it trains against the "
+            "invariants\n"
+            "of FILE; without -i against those shipped with tocsin, which every healthy training "
+            "keeps.\n"
             "Only what the invariants need is recorded. A violation is printed when it happens;\n"
             "a report follows at the end. The exit status is that of the command, or 86 with\n"
             "--fail-on-finding.",

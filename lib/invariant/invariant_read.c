@@ -397,6 +397,21 @@ static tocsin_status read_lines(line_reader *reader, tocsin_reader *file)
     return tocsin_invariants_sort(reader->set, reader->error);
 }
 
+tocsin_status tocsin_invariants_append_text(tocsin_invariant_set *set, const char *name,
+                                            const char *text, size_t bytes, tocsin_error *error)
+{
+    line_reader reader = {.set = set, .path = name, .error = error};
+    for (size_t at = 0; at < bytes;) {
+        const char *end = memchr(text + at, '\n', bytes - at);
+        size_t length = end != NULL ? (size_t)(end - text) - at : bytes - at;
+        ++reader.line;
+        if (!is_blank(text + at, length))
+            TOCSIN_TRY(read_line(&reader, text + at, length));
+        at += length + 1;
+    }
+    return tocsin_invariants_sort(set, error);
+}
+
 tocsin_status tocsin_invariants_append(tocsin_invariant_set *set, const char *path,
                                        tocsin_error *error)
 {

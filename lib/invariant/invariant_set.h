@@ -29,4 +29,9 @@ struct tocsin_invariant_set {
 void tocsin_invariant_put_json(const tocsin_vocabulary *vocabulary,
                                const tocsin_invariant *invariant, tocsin_json *json);
 
+/* Add the invariants of a text in the format of files; `name` is for errors. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_append_text(tocsin_invariant_set *set,
+                                                              const char *name, const char *text,
+                                                              size_t bytes, tocsin_error *error);
+
 #endif

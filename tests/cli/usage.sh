@@ -55,9 +55,9 @@ expect 2 tocsin record <<'END'
 ! tocsin: error: no command to record
 ! hint: tocsin record -- python train.py
 END
-expect 2 tocsin run -- true <<'END'
-! tocsin: error: no file of invariants
-! hint: name one with -i; tocsin infer RUN -o inv.jsonl makes one
+expect 2 tocsin run <<'END'
+! tocsin: error: no command to run
+! hint: tocsin run -- python train.py
 END
 expect 2 tocsin check -i inv.jsonl <<'END'
 ! tocsin: error: tocsin check needs one recording, not 0
