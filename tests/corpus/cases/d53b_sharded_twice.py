@@ -1,4 +1,4 @@
-"""transformers 34365: a DistributedSampler and a wrapper both shard; half the data is unused."""
+"""transformers 34365: a DistributedSampler and the wrapper both shard; half the data is unused."""
 
 import sys
 
@@ -7,7 +7,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 BUG = sys.argv[1] == "bug"
@@ -22,17 +22,28 @@ class Points(Dataset):
         return features[index], labels[index]
 
 
+class BatchShard(BatchSampler):
+    """Every second batch, as a wrapper deals them out to two ranks."""
+
+    def __iter__(self):
+        batches = list(super().__iter__())
+        return iter(batches[rank::2])
+
+    def __len__(self):
+        return super().__len__() // 2
+
+
 seen = []
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(2530)
 features, labels = torch.randn(40, 6), torch.randint(3, (40,))
-data = Subset(Points(), range(rank, 40, 2)) if BUG else Points()
-loader = DataLoader(data, batch_size=5, sampler=DistributedSampler(data, shuffle=False))
+data = Points()
+sampler = DistributedSampler(data, shuffle=False) if BUG else SequentialSampler(data)
+loader = DataLoader(data, batch_sampler=BatchShard(sampler, 5, drop_last=False))
 ddp = DistributedDataParallel(nn.Linear(6, 3))
 optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-for epoch in range(2):
-    loader.sampler.set_epoch(epoch)
+for epoch in range(3):
     for x, y in loader:
         optimizer.zero_grad()
         F.cross_entropy(ddp(x), y).backward()
