@@ -51,6 +51,8 @@ static int explain_invariant(const char *id, const char *path)
         if (tocsin_invariant_call(set, index)[0]) {
             printf("Judged at calls of %s.\n", tocsin_invariant_call(set, index));
         }
+        printf("A violation (%s) points to: %s.\n", tocsin_invariant_severity(set, index),
+               tocsin_invariant_cause(set, index));
         if (runs > 0) {
             printf("Seen to hold %" PRIu64 " times in %" PRIu32 " run%s.\n\n", times, runs,
                    runs == 1 ? "" : "s");

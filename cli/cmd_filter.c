@@ -4,10 +4,14 @@
 #include <fnmatch.h>
 #include <string.h>
 
+static const char *const severities[] = {"any", "error", "warning"};
+
 typedef struct filter {
     cli_texts ids;
     cli_texts relations; /* names or codes */
     cli_texts calls;     /* patterns */
+    cli_texts causes;    /* patterns */
+    unsigned severity;   /* 0: any */
     uint64_t runs_min;
     uint64_t times_min;
     bool invert;
@@ -44,6 +48,10 @@ static bool fits(const filter *wanted, const tocsin_invariant_set *set, size_t i
             is_in(&wanted->relations, tocsin_invariant_code(set, index))) &&
            (wanted->calls.count == 0 ||
             fits_one(&wanted->calls, tocsin_invariant_call(set, index))) &&
+           (wanted->causes.count == 0 ||
+            fits_one(&wanted->causes, tocsin_invariant_cause(set, index))) &&
+           (wanted->severity == 0 ||
+            strcmp(severities[wanted->severity], tocsin_invariant_severity(set, index)) == 0) &&
            runs >= wanted->runs_min && times >= wanted->times_min;
 }
 
@@ -101,9 +109,11 @@ int cmd_filter(int argc, char **argv)
     const char *output = NULL;
     bool force = false;
     const cli_option options[] = {
-        {"id", 0, CLI_TEXTS, "ID", "with this id; repeatable, as are the next two", &wanted.ids},
+        {"id", 0, CLI_TEXTS, "ID", "with this id; repeatable, as are the next three", &wanted.ids},
         {"relation", 0, CLI_TEXTS, "NAME", "of this relation or code", &wanted.relations},
         {"call", 0, CLI_TEXTS, "PATTERN", "about calls of this function or role", &wanted.calls},
+        {"cause", 0, CLI_TEXTS, "PATTERN", "whose violation points to this", &wanted.causes},
+        {"severity", 0, CLI_CHOICE, "any|error|warning", "as grave as this", &wanted.severity},
         {"min-runs", 0, CLI_COUNT, "N", "that at least N runs supported", &wanted.runs_min},
         {"min-times", 0, CLI_COUNT, "N", "seen to hold at least N times", &wanted.times_min},
         {"invert", 'v', CLI_FLAG, NULL, "those that do not fit", &wanted.invert},

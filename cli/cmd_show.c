@@ -8,7 +8,7 @@
 
 /* What they are grouped by; in the order of the option's words. */
 static const char *(*const facets[])(const tocsin_invariant_set *set, size_t index) = {
-    NULL, tocsin_invariant_call, tocsin_invariant_relation};
+    NULL, tocsin_invariant_call, tocsin_invariant_relation, tocsin_invariant_cause};
 
 typedef struct grouping {
     const tocsin_invariant_set *set;
@@ -86,7 +86,7 @@ int cmd_show(int argc, char **argv)
     unsigned by = 0;
     const cli_option options[] = {
         {"long", 'l', CLI_FLAG, NULL, "with relation and support", &details},
-        {"by", 0, CLI_CHOICE, "none|call|relation", "group them (default: none)", &by},
+        {"by", 0, CLI_CHOICE, "none|call|relation|cause", "group them", &by},
     };
     const cli_usage usage = {
         .command = "show",

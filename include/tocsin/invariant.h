@@ -53,6 +53,10 @@ TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t
  * speaks of ("optimizer.step"; "": none). Owned by the set or static. */
 TOCSIN_API const char *tocsin_invariant_code(const tocsin_invariant_set *set, size_t index);
 TOCSIN_API const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index);
+/* What its violation points to, in words ("gradient missing"), and how grave that is: "error" (the
+ * state of training is wrong) or "warning" (something is done otherwise than it always was). */
+TOCSIN_API const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index);
+TOCSIN_API const char *tocsin_invariant_severity(const tocsin_invariant_set *set, size_t index);
 /* How many bytes of its sentence say what must hold; the condition and the full stop follow. Two
  * invariants may claim the same under different conditions. 0 when out of memory. */
 TOCSIN_API size_t tocsin_invariant_claim_bytes(const tocsin_invariant_set *set, size_t index);

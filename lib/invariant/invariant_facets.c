@@ -19,6 +19,16 @@ const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index)
     return key.name != 0 ? tocsin_symbol_text(set->vocabulary, key.name) : "";
 }
 
+const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index)
+{
+    return tocsin_cause_of(set->vocabulary, tocsin_invariants_get(set, index), NULL);
+}
+
+const char *tocsin_invariant_severity(const tocsin_invariant_set *set, size_t index)
+{
+    return tocsin_severity_of(set->vocabulary, tocsin_invariants_get(set, index));
+}
+
 size_t tocsin_invariant_claim_bytes(const tocsin_invariant_set *set, size_t index)
 {
     tocsin_invariant claim = *tocsin_invariants_get(set, index);

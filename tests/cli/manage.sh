@@ -72,6 +72,7 @@ optimizer.step (1)
 inv-ID  Between two calls of optimizer.step, zero_grad is called, when meta.stage is 'training'.
 END
 check "by relation" grep -qx 'APISequence (1)' <(tocsin show --by relation b.jsonl)
+check "by cause" grep -qx 'order of calls (1)' <(tocsin show --by cause b.jsonl)
 expect 1 tocsin diff a.jsonl b.jsonl <<'END'
 - inv-ID  Between two calls of optimizer.step, zero_grad is called.
 + inv-ID  Every call of backward calls f.
@@ -109,6 +110,8 @@ filtered "$argument|" --call 'drop*'
 filtered "$contain|$argument|" --call '*o*t' --relation EventContain --call backward \
     --relation TOC005
 filtered "$argument|" --min-runs 2
+filtered "$argument|" --cause 'arguments*'
+filtered "" --severity error
 filtered "$argument|" --min-times 9
 filtered "$contain|$argument|" --relation TOC004 --invert
 id=$(tocsin show both.jsonl | sed -n 's/  Every call of dropout.*//p')
@@ -129,6 +132,7 @@ END
 expect 0 tocsin explain "$id" -i both.jsonl <<'END'
 Every call of dropout has arg.p = 0.5.
 Judged at calls of dropout.
+A violation (warning) points to: arguments of a call.
 Seen to hold 9 times in 3 runs.
 
 TOC005 (APIArg): an argument is not what it always is

@@ -41,9 +41,13 @@ static void test_facets(void **state)
     scratch place;
     char path[SCRATCH_PATH_BYTES];
     tocsin_invariant_set *set = load(&place, path);
-    find(set, "TOC005", "collective");
     size_t contain = find(set, "TOC002", "backward");
     size_t dropout = find(set, "TOC005", "dropout");
+    assert_string_equal(tocsin_invariant_severity(set, dropout), "warning");
+    assert_string_equal(tocsin_invariant_cause(set, dropout), "arguments of a call");
+    size_t collective = find(set, "TOC005", "collective");
+    assert_string_equal(tocsin_invariant_severity(set, collective), "error");
+    assert_string_equal(tocsin_invariant_cause(set, collective), "collectives of the ranks");
     assert_int_equal(tocsin_invariant_claim_bytes(set, dropout),
                      strlen("Every call of dropout has arg.p = 0.5"));
     assert_int_equal(tocsin_invariant_claim_bytes(set, contain) + 1,
