@@ -132,6 +132,7 @@ void tocsin_value_add_typed(tocsin_value_list *list, const char *name,
 /* None, bools, numbers and strings as they are; false for lists and objects. */
 bool tocsin_value_add_plain(tocsin_value_list *list, const char *name,
                             const tocsin_json_value *value);
+void tocsin_value_add_truth(tocsin_value_list *list, const char *name, bool truth);
 void tocsin_value_add_integer(tocsin_value_list *list, const char *name, int64_t integer);
 /* Equal JSON (members in the same order), equal hash. */
 uint64_t tocsin_json_hash(const tocsin_json_value *value, uint64_t seed);

@@ -373,6 +373,45 @@ static void take_consistency(translation *made)
     made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_EQUAL};
 }
 
+/* TrainCheck does not compare the first data of a variable. Imported states say whether they are
+ * ("initial"); in a run that Tocsin recorded none are, for they are read after optimizer.step,
+ * which there has a learning rate. So: and it is not initial, or and there is a learning rate. */
+static void leave_out_first(translation *made)
+{
+    if (made->why != NULL || made->no_memory)
+        return;
+    if (made->inverted || made->any_count > CONJUNCTIONS_MAX / 2) {
+        refuse(made, "it compares variables under an inverted or very long precondition");
+        return;
+    }
+    tocsin_literal no = {.kind = TOCSIN_VALUE_BOOL};
+    tocsin_clause settled = {.kind = TOCSIN_CLAUSE_CONSTANT,
+                             .field = symbol(made, "var.initial"),
+                             .value = tocsin_scalar_of(made->vocabulary, &no)};
+    tocsin_clause native = {.kind = TOCSIN_CLAUSE_EXIST, .field = symbol(made, "self.lr")};
+    if (made->any_count == 0)
+        made->any[made->any_count++] = (tocsin_conjunction){.count = 0};
+    uint32_t count = made->any_count;
+    for (uint32_t i = 0; i < count; ++i) {
+        const tocsin_conjunction *from = &made->any[i];
+        size_t room = from->count + 1;
+        tocsin_clause *here = TOCSIN_ARENA_ARRAY(&made->arena, tocsin_clause, room);
+        tocsin_clause *there = TOCSIN_ARENA_ARRAY(&made->arena, tocsin_clause, room);
+        made->no_memory |= here == NULL || there == NULL || settled.value == 0;
+        if (made->no_memory)
+            return;
+        if (from->count > 0) {
+            memcpy(here, from->clauses, from->count * sizeof *here);
+            memcpy(there, from->clauses, from->count * sizeof *there);
+        }
+        here[from->count] = settled;
+        there[from->count] = native;
+        made->any[made->any_count++] =
+            (tocsin_conjunction){.count = (uint32_t)room, .clauses = there};
+        made->any[i] = (tocsin_conjunction){.count = (uint32_t)room, .clauses = here};
+    }
+}
+
 static void take_relation(translation *made)
 {
     const tocsin_json_value *params = tocsin_json_get_member(made->root, "params");
@@ -444,6 +483,8 @@ static tocsin_status take_invariant(const tocsin_json_value *root, const char *p
     take_relation(&made);
     if (made.why == NULL)
         take_precondition(&made);
+    if (made.pair && made.population.moment == TOCSIN_MOMENT_EXIT)
+        leave_out_first(&made);
     tocsin_status status = TOCSIN_OK;
     const char *text = text_of(root, "text_description");
     if (made.no_memory)

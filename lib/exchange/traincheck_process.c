@@ -35,6 +35,8 @@ struct tocsin_import_process {
     int64_t world_size;
     bool greeted; /* rank and world size are told */
     uint64_t time_ns;
+    tocsin_map firsts;  /* variable -> hash of its first data */
+    tocsin_map settled; /* variables whose data were once others than the first */
     /* The round. */
     uint64_t round; /* its call; 0: none */
     uint32_t round_stream;
@@ -320,6 +322,21 @@ static void emit_state(tocsin_import_process *process, uint32_t stream, tocsin_s
     (void)emit(process, stream, &event);
 }
 
+/* Are these data still the first that were seen of the variable? TrainCheck leaves those out. */
+static bool is_initial(tocsin_import_process *process, tocsin_id variable,
+                       const tocsin_json_value *data, bool *initial)
+{
+    uint64_t hash = hash_of(data);
+    const uint64_t *first = tocsin_map_find(&process->firsts, variable);
+    *initial = tocsin_map_find(&process->settled, variable) == NULL;
+    if (first == NULL)
+        return tocsin_map_put(&process->firsts, variable, hash);
+    if (!*initial || *first == hash)
+        return true;
+    *initial = false;
+    return tocsin_map_put(&process->settled, variable, 1);
+}
+
 static tocsin_variable_kind kind_of(const char *type)
 {
     size_t bytes = strlen(type);
@@ -345,7 +362,7 @@ static tocsin_status state(tocsin_import_process *process, uint32_t stream,
                            const tocsin_traincheck_record *record, tocsin_error *error)
 {
     const tocsin_json_value *attributes = record->attributes;
-    tocsin_state read = {.lr = (double)NAN};
+    tocsin_state read = {.flags = TOCSIN_STATE_HASHED, .lr = (double)NAN};
     read.variable = tocsin_define_variable(&process->definer, record->variable,
                                            kind_of(record->type), record->type);
     read.dtype = (uint8_t)tocsin_dtype_of(tocsin_json_get_member(attributes, "dtype"));
@@ -362,6 +379,10 @@ static tocsin_status state(tocsin_import_process *process, uint32_t stream,
         return tocsin_error_memory(error);
     bool before = sampled || strcmp(record->mode, "pre_observe") == 0;
     tocsin_value_list list = {.definer = &process->definer};
+    bool initial = false;
+    if (!is_initial(process, read.variable, tocsin_json_get_member(attributes, "data"), &initial))
+        return tocsin_error_memory(error);
+    tocsin_value_add_truth(&list, "initial", initial);
     add_attributes(&list, attributes);
     if (tocsin_json_get_member(attributes, "grad") != NULL)
         emit_state(process, stream, &read, process->grad,
@@ -422,6 +443,8 @@ tocsin_status tocsin_import_process_close(tocsin_import_process *process, uint64
     tocsin_map_free(&process->streams);
     tocsin_map_free(&process->calls);
     tocsin_map_free(&process->round_variables);
+    tocsin_map_free(&process->firsts);
+    tocsin_map_free(&process->settled);
     TOCSIN_VEC_FREE(&process->open);
     TOCSIN_VEC_FREE(&process->unused);
     TOCSIN_VEC_FREE(&process->metas);

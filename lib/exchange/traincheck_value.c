@@ -277,3 +277,11 @@ void tocsin_value_add_integer(tocsin_value_list *list, const char *name, int64_t
                          .as.integer = integer};
     push(list, &made);
 }
+
+void tocsin_value_add_truth(tocsin_value_list *list, const char *name, bool truth)
+{
+    tocsin_value made = {.kind = TOCSIN_VALUE_BOOL,
+                         .name = tocsin_define_text(list->definer, name),
+                         .as.integer = truth};
+    push(list, &made);
+}

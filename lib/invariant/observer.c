@@ -193,7 +193,7 @@ static void free_process(tocsin_process *process)
     TOCSIN_VEC_FREE(&process->metas);
     TOCSIN_VEC_FREE(&process->counts);
     while (tocsin_map_next(&process->variables, &cursor, &key, &value))
-        tocsin_free((tocsin_variable *)(uintptr_t)*value);
+        tocsin_variable_free((tocsin_variable *)(uintptr_t)*value);
     tocsin_map_free(&process->functions);
     tocsin_map_free(&process->names);
     tocsin_map_free(&process->keys);

@@ -70,11 +70,13 @@ typedef struct tocsin_variable {
     tocsin_symbol symbol;
     tocsin_scalar name_scalar;
     tocsin_scalar type;
-    uint8_t kind;  /* tocsin_variable_kind */
-    bool has_data; /* its data was digested before: */
-    bool updated;  /* an optimizer that holds it has stepped before; since then: */
-    bool observed; /* its gradient was looked at outside optimizer.step, */
-    bool cleared;  /* and was once None or zero */
+    uint8_t kind; /* tocsin_variable_kind */
+    uint32_t attribute_count;
+    tocsin_field *attributes; /* state_fields.c */
+    bool has_data;            /* its data was digested before: */
+    bool updated;             /* an optimizer that holds it has stepped before; since then: */
+    bool observed;            /* its gradient was looked at outside optimizer.step, */
+    bool cleared;             /* and was once None or zero */
     double absmax;
     tocsin_digest digest;
     uint64_t epoch;    /* of the two below: the optimizer.step being evaluated */
@@ -155,7 +157,7 @@ typedef struct tocsin_process {
     TOCSIN_VEC(tocsin_count) counts; /* by callable */
     tocsin_map functions;            /* id -> callable + 1, role's callable + 1 in the high half */
     tocsin_map names;                /* value name id -> field names + 1 */
-    tocsin_map keys;                 /* meta key id -> symbol */
+    tocsin_map keys;                 /* name of a value of a state -> its field */
     tocsin_map strings;              /* string id -> scalar */
     tocsin_map shapes;               /* shape id -> scalar */
     tocsin_map variables;            /* id -> tocsin_variable * */
@@ -312,6 +314,15 @@ bool tocsin_role_is_diverse(uint8_t role);
 /* A STATE event; frame: of the innermost open call of its thread, or NULL. */
 void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                            const tocsin_event *event);
+
+/* ---- state_fields.c ------------------------------------------------------------------------ */
+
+/* Take over what a state says of its variable beyond its own members ("partition_dim"), if it comes
+ * of another tool (HASHED); add it to the scratch as fields "var.partition_dim". */
+void tocsin_state_take_attributes(tocsin_observer *observer, tocsin_process *process,
+                                  tocsin_variable *variable, const tocsin_event *event);
+void tocsin_variable_free(tocsin_variable *variable);
+void tocsin_state_add_attributes(tocsin_observer *observer, const tocsin_variable *variable);
 
 /* ---- fields.c ------------------------------------------------------------------------------ */
 

@@ -146,6 +146,7 @@ static void replica_fields(tocsin_observer *observer, const tocsin_process *proc
     tocsin_observer_add_field(observer, observer->var_name, variable->name_scalar,
                               variable->name_scalar);
     tocsin_observer_add_field(observer, observer->var_shape, shape, shape);
+    tocsin_state_add_attributes(observer, variable);
     add_rank(observer, process);
 }
 

@@ -31,7 +31,9 @@ static void judge_sampled(tocsin_observer *observer, const tocsin_process *proce
     bool sampled = false, gradient = false, trainable = false;
     for (size_t i = 0; i < frame->samples.count; ++i) {
         const tocsin_sample *sample = &frame->samples.items[i];
-        if (sample->attribute != TOCSIN_ATTRIBUTE_GRAD || sample->moment != TOCSIN_MOMENT_ENTER)
+        if (sample->attribute != TOCSIN_ATTRIBUTE_GRAD || sample->moment != TOCSIN_MOMENT_ENTER ||
+            (sample->flags & TOCSIN_STATE_HASHED) !=
+                0) /* another tool's: who holds it is unknown */
             continue;
         sampled = true;
         if ((sample->flags & TOCSIN_STATE_IN_THIS_OPTIMIZER) == 0)

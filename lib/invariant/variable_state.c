@@ -117,6 +117,7 @@ void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, t
         .absmax = read->statistics.absmax,
         .bad_count = read->statistics.nan_count + read->statistics.inf_count,
         .digest = read->digest};
+    tocsin_state_take_attributes(observer, process, variable, event);
     uint8_t role = frame != NULL ? frame->role : TOCSIN_ROLE_NONE;
     if (sample.attribute == TOCSIN_ATTRIBUTE_DATA)
         sample_data(variable, &sample, role);

@@ -106,12 +106,40 @@ def test_repeated_initialisation_is_found(traces, runs):
     assert finding["occurrences"] == 196 - 51
 
 
+# variables and TrainCheck's step of the first violation; its own tool says the same of deepspeed
+CURATED = {
+    "pytorch-104336": ("model.conv1.weight", 1),
+    "x-jxmnop-ddp-out-of-sync": ("model.embeddings.position_embeddings.weight", 1),
+    "deepspeed-1801": ("model.module.3.mlp.dense_4h_to_h.bias", 2),
+}
+
+
+@pytest.mark.parametrize("name", CURATED)
+def test_the_curated_invariant_is_violated(name, traces, runs):
+    entity, step = CURATED[name]
+    status, report = check(runs, name, traces / name / "invariants.json")
+    assert (status, report["violated"], report["holds"], report["unknown"]) == (1, 1, 0, 0)
+    assert (report["findings"][0]["entity"], report["findings"][0]["step"]) == (entity, step + 1)
+
+
+@pytest.mark.parametrize("name", [*CURATED, "transformers-17877"])
+def test_the_curated_invariant_does_not_alarm_on_a_healthy_run(name, traces, runs):
+    status, report = check(runs, "healthy-ddp-8", traces / name / "invariants.json")
+    assert (status in (0, 3), report["violated"], report["findings"]) == (True, 0, [])
+    assert report["holds"] == (name in ("pytorch-104336", "x-jxmnop-ddp-out-of-sync"))
+
+
 @pytest.mark.parametrize("name", ["pytorch-51800", "stackoverflow-60335387", "pytorch-115607"])
 def test_without_the_calls_nothing_is_said(name, traces, runs):
     """The file of the main thread is not in these traces."""
     status, report = check(runs, name, traces / name / "invariants.json")
     assert status == 3
     assert report["verdict"] == "unknown"
+
+
+def test_the_shipped_library_has_nothing_to_say_of_a_healthy_import(runs):
+    done = tocsin("check", runs[0] / "healthy-ddp-8")
+    assert "0 violated" in done.stdout.splitlines()[0]
 
 
 @pytest.fixture(scope="session")

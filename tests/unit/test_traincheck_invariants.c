@@ -36,8 +36,8 @@ static tocsin_status load(const char *text, tocsin_invariant_set **set, skipped_
 #define CONSTANT(name, values) CLAUSE("constant", name, ",\"values\":[" values "]")
 #define PARAMETERS                                                                                 \
     "[{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\",\"attr_name\":"         \
-    "\"data\"},{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\","              \
-    "\"attr_name\":\"data\"}]"
+    "\"grad\"},{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\","              \
+    "\"attr_name\":\"grad\"}]"
 #define FUNCTIONS                                                                                  \
     "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.step\"},{\"param_type\":\"APIParam\","    \
     "\"api_full_name\":\"a.zero_grad\"}]"
@@ -83,7 +83,7 @@ static void expect_skipped(const char *text, const char *why)
 
 /* ---- preconditions -------------------------------------------------------------------------- */
 
-#define EQUAL "The data of each parameter after optimizer.step is equal on every two ranks"
+#define EQUAL "The grad of each parameter before optimizer.step is equal on every two ranks"
 
 static void test_identities_are_decided_by_what_a_pair_is(void **state)
 {
@@ -138,6 +138,20 @@ static void test_clauses_have_their_counterparts(void **state)
     expect_skipped(CONSISTENCY("false", PART(CLAUSE("like", "var_name", ""))), "unknown form");
     expect_skipped(CONSISTENCY("false", "{\"clauses\":7}"), "unknown form");
     expect_skipped(CONSISTENCY("false", PART(CONSTANT("var_name", ""))), "no run but the one");
+}
+
+static void test_the_first_data_are_left_out(void **state)
+{
+    (void)state;
+#define DATA                                                                                       \
+    "[{\"var_type\":\"torch.nn.Parameter\",\"attr_name\":\"data\"},"                               \
+    "{\"var_type\":\"torch.nn.Parameter\",\"attr_name\":\"data\"}]"
+    expect_sentence(INVARIANT("ConsistencyRelation", DATA, "var", "false", ALWAYS),
+                    "The data of each parameter after optimizer.step is equal on every two ranks, "
+                    "when self.lr is there on both, or var.initial is False on both.");
+    expect_skipped(INVARIANT("ConsistencyRelation", DATA, "var", "true",
+                             PART(CONSTANT("meta_vars.stage", "\"init\""))),
+                   "an inverted");
 }
 
 static void test_a_path_into_a_value_is_refused(void **state)
@@ -258,6 +272,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_identities_are_decided_by_what_a_pair_is),
         cmocka_unit_test(test_clauses_have_their_counterparts),
+        cmocka_unit_test(test_the_first_data_are_left_out),
         cmocka_unit_test(test_a_path_into_a_value_is_refused),
         cmocka_unit_test(test_too_many_clauses_are_refused),
         cmocka_unit_test(test_relations_have_their_counterparts),
