@@ -8,6 +8,10 @@
 #include <assert.h>
 #include <infer/infer.h>
 
+/* Most tables have a handful of rows, and there are thousands of tables: a page of memory each
+ * would cost more time than all counting. */
+enum { ROW_ARENA_BYTES = 1024 };
+
 static void table_free(tocsin_table *table)
 {
     if (table == NULL)
@@ -45,6 +49,7 @@ tocsin_table *tocsin_examples_table(tocsin_examples *examples, tocsin_population
     tocsin_table *table = tocsin_zalloc(1, sizeof *table);
     if (table == NULL)
         return NULL;
+    table->vectors.arena.chunk_bytes = ROW_ARENA_BYTES;
     table->population = population;
     table->wide = examples->wide;
     table->relation = tocsin_population_relation(examples->vocabulary, population);

@@ -17,8 +17,10 @@ struct judge {
     uint32_t run_count;
     tocsin_arena *arena; /* keeps results */
     tocsin_arena scratch;
-    tocsin_clause_table clauses;
+    tocsin_arena clause_arena;
+    tocsin_clause_table clauses; /* clauses NULL: not needed yet; sizes are right */
     uint64_t *weights;
+    uint64_t *row_hashes; /* of the rows' fields */
     uint64_t *positives, *negatives;
     const tocsin_cell **cells; /* by fact */
     size_t *cell_begin;        /* facts + 1 */
@@ -96,9 +98,8 @@ static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invari
     *fingerprint = 0;
     for (size_t i = 0; i < table->rows.count; ++i) {
         const tocsin_row *row = &table->rows.items[i];
-        uint64_t hash = tocsin_hash64(row->fields, row->field_count * sizeof *row->fields,
-                                      tocsin_bits_test(judge->positives, i));
-        *fingerprint += tocsin_mix64(hash ^ tocsin_mix64(row->count));
+        uint64_t count = row->count * 2 + tocsin_bits_test(judge->positives, i);
+        *fingerprint += tocsin_mix64(judge->row_hashes[i] ^ tocsin_mix64(count));
     }
     return tocsin_bits_any(judge->positives, words) ? TOCSIN_DROP_KEPT
                                                     : TOCSIN_DROP_NO_PRECONDITION;
@@ -199,6 +200,13 @@ static tocsin_status deduce(struct judge *judge, tocsin_fact fact, const uint64_
                             const uint64_t *negatives, tocsin_deduction *deduction,
                             tocsin_error *error)
 {
+    if (!tocsin_bits_any(negatives, judge->clauses.words)) { /* nothing to explain */
+        *deduction = (tocsin_deduction){.found = true, .count = 1};
+        return TOCSIN_OK;
+    }
+    if (judge->clauses.clauses == NULL)
+        TOCSIN_TRY(tocsin_clause_table_build(judge->vocabulary, judge->table, &judge->clause_arena,
+                                             &judge->clauses, error));
     tocsin_question question = {.clauses = &judge->clauses,
                                 .weights = judge->weights,
                                 .positives = positives,
@@ -417,17 +425,31 @@ static tocsin_status judge_fact(struct judge *judge, size_t fact, tocsin_hypothe
 static tocsin_status prepare(struct judge *judge, tocsin_error *error)
 {
     const tocsin_table *table = judge->table;
-    TOCSIN_TRY(tocsin_clause_table_build(judge->vocabulary, table, &judge->scratch, &judge->clauses,
-                                         error));
-    size_t rows = table->rows.count, words = judge->clauses.words;
+    size_t rows = table->rows.count, words = tocsin_bits_words(rows);
+    judge->clauses = (tocsin_clause_table){.row_count = rows, .words = words};
     judge->weights = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, rows);
+    judge->row_hashes = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, rows);
     judge->positives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
     judge->negatives = TOCSIN_ARENA_ARRAY(&judge->scratch, uint64_t, words);
-    if (judge->weights == NULL || judge->positives == NULL || judge->negatives == NULL)
+    if (judge->weights == NULL || judge->row_hashes == NULL || judge->positives == NULL ||
+        judge->negatives == NULL)
         return tocsin_error_memory(error);
-    for (size_t i = 0; i < rows; ++i)
-        judge->weights[i] = table->rows.items[i].count;
+    for (size_t i = 0; i < rows; ++i) {
+        const tocsin_row *row = &table->rows.items[i];
+        judge->weights[i] = row->count;
+        judge->row_hashes[i] =
+            tocsin_hash64(row->fields, row->field_count * sizeof *row->fields, 0);
+    }
     return sort_cells(judge, error);
+}
+
+/* Is there a fact left to judge? */
+static bool has_work(const tocsin_table *table)
+{
+    bool judged = false;
+    for (size_t i = 0; i < table->facts.count && !judged; ++i)
+        judged = table->drops.items[i] == TOCSIN_DROP_KEPT;
+    return judged && !table->overflow && (!table->internal || table->wide);
 }
 
 static int compare_hypotheses(const void *a, const void *b, void *vocabulary)
@@ -509,7 +531,7 @@ tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
     *count = table->facts.count;
     *hypotheses = TOCSIN_ARENA_ARRAY(arena, tocsin_hypothesis, *count);
     tocsin_status status = *hypotheses == NULL ? tocsin_error_memory(error) : TOCSIN_OK;
-    if (status == TOCSIN_OK && !table->overflow)
+    if (status == TOCSIN_OK && has_work(table))
         status = prepare(&judge, error);
     for (size_t i = 0; i < *count && status == TOCSIN_OK; ++i)
         status = judge_fact(&judge, i, &(*hypotheses)[i], error);
@@ -519,5 +541,6 @@ tocsin_status tocsin_hypotheses_judge(const tocsin_vocabulary *vocabulary,
     if (status == TOCSIN_OK && !table->wide)
         drop_said(vocabulary, *hypotheses, *count);
     tocsin_arena_free(&judge.scratch);
+    tocsin_arena_free(&judge.clause_arena);
     return status;
 }

@@ -9,6 +9,8 @@
 #include <infer/infer.h>
 #include <stdlib.h>
 
+enum { VERDICT_ARENA_BYTES = 2048 }; /* most tables have few facts */
+
 struct verdict { /* of one table */
     const tocsin_table *table;
     tocsin_arena arena;
@@ -124,8 +126,10 @@ tocsin_status tocsin_learn(tocsin_examples *examples, uint32_t run_count,
     lesson.verdicts = tocsin_zalloc(lesson.count, sizeof *lesson.verdicts);
     if (lesson.verdicts == NULL)
         return tocsin_error_memory(error);
-    for (size_t i = 0; i < lesson.count; ++i)
+    for (size_t i = 0; i < lesson.count; ++i) {
         lesson.verdicts[i].table = examples->tables.items[i];
+        lesson.verdicts[i].arena.chunk_bytes = VERDICT_ARENA_BYTES;
+    }
     if (lesson.count > 1)
         qsort_r(lesson.verdicts, lesson.count, sizeof *lesson.verdicts, compare_verdicts,
                 examples->vocabulary);
