@@ -77,7 +77,7 @@ def _items(container):
     if isinstance(container, dict):
         items = list(dict.items(container))
         tensor = sys.modules["torch"].Tensor
-        named = [key for key, value in items if isinstance(value, tensor) and type(key) is str]
+        named = {key for key, value in items if isinstance(value, tensor) and type(key) is str}
         start = len(_prefix(named)) if named else 0
         return [(str(key)[start:] if key in named else str(key), value) for key, value in items]
     if isinstance(container, (list, tuple)):

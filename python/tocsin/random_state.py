@@ -5,13 +5,14 @@ generator draws nothing from it. Where a mode sees every operation (fake tensors
 alone.
 """
 
-import array
+import ctypes
 import random
 import sys
 
 from tocsin import _core
 
 RNG = 4  # tocsin/event.h: tocsin_variable_kind
+_MT19937_BYTES = 625 * 4  # 624 words and the position in them
 
 
 def install(torch):
@@ -29,19 +30,22 @@ def _torch_state(torch):
 
 
 def _numpy_state(numpy):
-    state = numpy.random.get_state(legacy=False)["state"]
-    return state["key"].tobytes() + state["pos"].to_bytes(4, "little")
+    generator = numpy.random.get_bit_generator()
+    if type(generator).__name__ != "MT19937":
+        return None
+    return ctypes.string_at(generator.ctypes.state_address, _MT19937_BYTES)
 
 
 def _python_state():
-    return array.array("Q", random.getstate()[1]).tobytes()
+    """A hash of it: it is the same in every process of one Python, for it is one of numbers."""
+    return hash(random.getstate()[:2]).to_bytes(8, "little", signed=True)
 
 
 def record(values=None):
     """The state of each generator of this process."""
     numpy = sys.modules.get("numpy")
     states = [("torch", _torch_state(sys.modules["torch"])), ("python", _python_state())]
-    if numpy is not None and hasattr(numpy, "random"):
+    if numpy is not None and hasattr(getattr(numpy, "random", None), "get_bit_generator"):
         states.append(("numpy", _numpy_state(numpy)))
     for name, state in states:
         if state is not None:
