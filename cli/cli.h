@@ -39,6 +39,7 @@ int cmd_filter(int argc, char **argv);
 int cmd_merge(int argc, char **argv);
 int cmd_diff(int argc, char **argv);
 int cmd_import(int argc, char **argv);
+int cmd_export(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ static const cli_command commands[] = {
     {"dump", cmd_dump},         {"explain", cmd_explain}, {"help", cmd_help},
     {"version", cmd_version},   {"verify", cmd_verify},   {"plan", cmd_plan},
     {"suppress", cmd_suppress}, {"filter", cmd_filter},   {"merge", cmd_merge},
-    {"diff", cmd_diff},         {"import", cmd_import},
+    {"diff", cmd_diff},         {"import", cmd_import},   {"export", cmd_export},
 };
 
 static const char overview[] =
@@ -34,7 +34,7 @@ static const char overview[] =
     "  watch   run      run a training script and check it while it trains\n"
     "          check    check a recording, finished or still growing\n"
     "  look    info     what is in a recording or a file of invariants\n"
-    "          dump     print recorded events; import those of TrainCheck\n"
+    "          dump     print recorded events; import and export are for TrainCheck\n"
     "          explain  what a finding's code means and what to do\n"
     "  manage  filter merge diff suppress   sets of invariants, and what is meant\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"

@@ -45,6 +45,16 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_traincheck_import(
     const char *directory, const char *run, const tocsin_import_options *options,
     tocsin_import_summary *summary, tocsin_error *error);
 
+/* Write the records of an imported run into `directory`, which must not exist, or be an empty
+ * folder: its files as they were imported, without what was left out then. `files` (may be NULL):
+ * how many. On failure the folder is left as it was.
+ * Errors: E_ARGUMENT, those of tocsin_run_open, E_NOT_FOUND (the run was not imported), E_EXISTS,
+ * E_CORRUPT, E_IO, E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_traincheck_export(const char *run,
+                                                                    const char *directory,
+                                                                    uint64_t *files,
+                                                                    tocsin_error *error);
+
 /* Does the file begin as an invariant file of TrainCheck does? False also when it cannot be read.
  */
 TOCSIN_API bool tocsin_traincheck_is_invariant_file(const char *path);

@@ -92,6 +92,14 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_traincheck_files_next(tocsin_traincheck_f
                                                              tocsin_traincheck_line *line,
                                                              tocsin_error *error);
 
+/* ---- exchange_folder.c --------------------------------------------------------------------- */
+
+/* Make the folder, or take an empty one. E_EXISTS: there is something in it. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_folder_make(const char *path, bool *created,
+                                                   tocsin_error *error);
+/* Remove the files in it, and the folder if `itself`. */
+void tocsin_folder_clear(const char *path, bool itself);
+
 /* ---- kept_records.c: the lines themselves, beside the run's events ------------------------- */
 
 typedef struct tocsin_kept_records tocsin_kept_records;
@@ -106,6 +114,11 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_kept_records_add(tocsin_kept_records *kep
 /* Write what is left and free; accepts NULL. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_kept_records_close(tocsin_kept_records *kept,
                                                           tocsin_error *error);
+
+/* Write the kept lines of a run into a folder, each file under its old name. E_NOT_FOUND: there are
+ * none. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_kept_records_restore(const char *run, const char *directory,
+                                                            uint64_t *files, tocsin_error *error);
 
 /* ---- traincheck_value.c: {"type": value} -> tocsin_value ----------------------------------- */
 

@@ -4,6 +4,8 @@
  * can be exported without loss. Each file is a sequence of zstd frames of some MiB of lines.
  */
 #include <assert.h>
+#include <dirent.h>
+#include <errno.h>
 #include <exchange/exchange.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -120,5 +122,109 @@ tocsin_status tocsin_kept_records_close(tocsin_kept_records *kept, tocsin_error 
         status = status == TOCSIN_OK ? closed : status;
     }
     free_kept(kept);
+    return status;
+}
+
+/* ---- the way back -------------------------------------------------------------------------- */
+
+enum { PIECE_BYTES = 1 << 17 };
+
+typedef struct restoring {
+    tocsin_reader reader;
+    tocsin_writer writer;
+    ZSTD_DStream *stream;
+    uint8_t *in, *out;
+    const char *path;
+} restoring;
+
+static tocsin_status restore_pieces(restoring *file, tocsin_error *error)
+{
+    size_t left = 0; /* bytes that the frame wants more; 0: between frames */
+    for (;;) {
+        ZSTD_inBuffer in = {.src = file->in};
+        TOCSIN_TRY(tocsin_reader_read(&file->reader, file->in, PIECE_BYTES, &in.size, error));
+        if (in.size == 0)
+            break;
+        while (in.pos < in.size) {
+            ZSTD_outBuffer out = {.dst = file->out, .size = PIECE_BYTES};
+            left = ZSTD_decompressStream(file->stream, &out, &in);
+            if (ZSTD_isError(left))
+                return tocsin_error_at(error, TOCSIN_E_CORRUPT, file->path, -1,
+                                       "the kept records are damaged");
+            TOCSIN_TRY(tocsin_writer_write(&file->writer, file->out, out.pos, error));
+        }
+    }
+    return left == 0 ? TOCSIN_OK
+                     : tocsin_error_at(error, TOCSIN_E_CORRUPT, file->path, -1,
+                                       "the kept records are cut off");
+}
+
+static tocsin_status restore_file(const char *from, const char *to, tocsin_error *error)
+{
+    restoring file = {.path = from};
+    TOCSIN_TRY(tocsin_reader_open(&file.reader, from, error));
+    tocsin_status status = tocsin_writer_open(&file.writer, to, false, error);
+    if (status == TOCSIN_OK) {
+        file.stream = tocsin_fault_hit(TOCSIN_FAULT_MEMORY) ? NULL : ZSTD_createDStream();
+        file.in = tocsin_alloc(PIECE_BYTES);
+        file.out = tocsin_alloc(PIECE_BYTES);
+        status = file.stream != NULL && file.in != NULL && file.out != NULL
+                     ? restore_pieces(&file, error)
+                     : tocsin_error_memory(error);
+        if (status == TOCSIN_OK)
+            status = tocsin_writer_commit(&file.writer, error);
+        tocsin_writer_abandon(&file.writer);
+        ZSTD_freeDStream(file.stream);
+        tocsin_free(file.in);
+        tocsin_free(file.out);
+    }
+    tocsin_reader_close(&file.reader);
+    return status;
+}
+
+static tocsin_status restore_named(const char *folder, const char *name, const char *directory,
+                                   tocsin_error *error)
+{
+    tocsin_string from = {0}, to = {0};
+    tocsin_string_printf(&from, "%s/%s", folder, name);
+    tocsin_string_printf(&to, "%s/%.*s", directory, (int)(strlen(name) - strlen(".zst")), name);
+    tocsin_status status = tocsin_string_check(&from, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_string_check(&to, error);
+    if (status == TOCSIN_OK)
+        status = restore_file(from.text, to.text, error);
+    tocsin_string_free(&from);
+    tocsin_string_free(&to);
+    return status;
+}
+
+static tocsin_status restore_folder(const char *folder, const char *directory, uint64_t *files,
+                                    tocsin_error *error)
+{
+    DIR *entries = tocsin_fault_hit(TOCSIN_FAULT_IO) ? (errno = EIO, NULL) : opendir(folder);
+    if (entries == NULL)
+        return tocsin_error_system(error, "open", folder);
+    tocsin_status status = TOCSIN_OK;
+    for (struct dirent *entry; status == TOCSIN_OK && (entry = readdir(entries)) != NULL;) {
+        size_t bytes = strlen(entry->d_name);
+        if (bytes <= 4 || strcmp(entry->d_name + bytes - 4, ".zst") != 0)
+            continue;
+        status = restore_named(folder, entry->d_name, directory, error);
+        ++*files;
+    }
+    closedir(entries);
+    return status;
+}
+
+tocsin_status tocsin_kept_records_restore(const char *run, const char *directory, uint64_t *files,
+                                          tocsin_error *error)
+{
+    tocsin_string folder = {0};
+    *files = 0;
+    tocsin_string_printf(&folder, "%s/" TOCSIN_TRAINCHECK_FOLDER, run);
+    tocsin_status status = tocsin_string_check(&folder, error);
+    if (status == TOCSIN_OK)
+        status = restore_folder(folder.text, directory, files, error);
+    tocsin_string_free(&folder);
     return status;
 }

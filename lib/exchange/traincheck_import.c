@@ -6,15 +6,10 @@
  * Memory: a hash a line, plus what each process keeps. Cost: parsing dominates.
  */
 #include <assert.h>
-#include <dirent.h>
-#include <errno.h>
 #include <exchange/exchange.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <tocsin/run.h>
-#include <unistd.h>
 
 #define PROCESSES_MAX 4096u
 
@@ -213,49 +208,16 @@ static tocsin_status take_lines(import *job, tocsin_error *error)
     return status;
 }
 
-/* ---- the folder ---------------------------------------------------------------------------- */
-
-/* Remove the files of a folder that we made, and the folder, if `itself`. */
-static void clear_folder(const char *path, bool itself)
-{
-    DIR *directory = opendir(path);
-    if (directory == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            (void)unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-    if (itself)
-        (void)rmdir(path);
-}
+/* ---- the run ------------------------------------------------------------------------------- */
 
 static void clear_run(const char *run, bool created)
 {
     tocsin_string kept = {0};
     tocsin_string_printf(&kept, "%s/" TOCSIN_TRAINCHECK_FOLDER, run);
     if (kept.status == TOCSIN_OK)
-        clear_folder(kept.text, true);
+        tocsin_folder_clear(kept.text, true);
     tocsin_string_free(&kept);
-    clear_folder(run, created);
-}
-
-static tocsin_status make_folder(const char *run, bool *created, tocsin_error *error)
-{
-    *created = mkdir(run, 0777) == 0;
-    if (*created)
-        return TOCSIN_OK;
-    if (errno != EEXIST)
-        return tocsin_error_system(error, "create", run);
-    DIR *directory = opendir(run);
-    if (directory == NULL)
-        return tocsin_error_system(error, "open", run);
-    bool empty = true;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        empty &= strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    closedir(directory);
-    return empty ? TOCSIN_OK
-                 : tocsin_error_at(error, TOCSIN_E_EXISTS, run, -1,
-                                   "the folder exists and is not empty");
+    tocsin_folder_clear(run, created);
 }
 
 static tocsin_status describe(const import *job, int64_t started, bool ended, tocsin_error *error)
@@ -311,7 +273,7 @@ import job = {.options = options, .directory = directory, .run = run };
     bool created = false;
     tocsin_status status = find_processes(&job, error);
     if (status == TOCSIN_OK)
-        status = make_folder(run, &created, error);
+        status = tocsin_folder_make(run, &created, error);
     if (status == TOCSIN_OK) {
         job.summary.processes = job.processes.count;
         status = write_run(&job, error);

@@ -54,6 +54,30 @@ static void test_an_import_survives_or_reports_failing_files(void **state)
     traincheck_free(&folder);
 }
 
+static tocsin_status export(void *context, tocsin_error *error)
+{
+    const traincheck_folder *folder = context;
+    char back[SCRATCH_PATH_BYTES];
+    snprintf(back, sizeof back, "%s/back", folder->traces.directory);
+    tocsin_status status = tocsin_traincheck_export(folder->run, back, NULL, error);
+    if (status == TOCSIN_OK)
+        assert_int_equal(nftw(back, traincheck_remove, 8, FTW_DEPTH | FTW_PHYS), 0);
+    else
+        assert_int_equal(access(back, F_OK), -1);
+    return status;
+}
+
+static void test_every_failure_of_exporting(void **state)
+{
+    (void)state;
+    traincheck_folder folder = traincheck_new();
+    fill(&folder);
+    traincheck_import(&folder);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, export, &folder) > 10);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, export, &folder) > 10);
+    traincheck_free(&folder);
+}
+
 static tocsin_status load(void *context, tocsin_error *error)
 {
     tocsin_invariant_set *set = NULL;
@@ -84,6 +108,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_failure_is_reported_and_leaves_nothing),
         cmocka_unit_test(test_an_import_survives_or_reports_failing_files),
+        cmocka_unit_test(test_every_failure_of_exporting),
         cmocka_unit_test(test_every_failure_of_reading_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

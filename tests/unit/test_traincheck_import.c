@@ -374,6 +374,91 @@ static void test_nothing_is_left_of_what_failed(void **state)
     traincheck_free(&folder);
 }
 
+/* ---- the way back --------------------------------------------------------------------------- */
+
+static tocsin_status export(const traincheck_folder *folder, tocsin_error *error)
+{
+    char path[SCRATCH_PATH_BYTES];
+    uint64_t files = 0;
+    snprintf(path, sizeof path, "%s/back", folder->traces.directory);
+    tocsin_status status = tocsin_traincheck_export(folder->run, path, &files, error);
+    if (status == TOCSIN_OK)
+        assert_int_equal(files, 2);
+    else
+        assert_int_equal(access(path, F_OK), -1);
+    return status;
+}
+
+static void expect_equal_files(const traincheck_folder *folder, const char *name)
+{
+    char path[SCRATCH_PATH_BYTES];
+    size_t bytes, back_bytes;
+    snprintf(path, sizeof path, "%s/%s", folder->traces.directory, name);
+    uint8_t *original = scratch_read(path, &bytes);
+    snprintf(path, sizeof path, "%s/back/%s", folder->traces.directory, name);
+    uint8_t *back = scratch_read(path, &back_bytes);
+    assert_int_equal(back_bytes, bytes);
+    assert_memory_equal(back, original, bytes);
+    free(original);
+    free(back);
+}
+
+static void test_an_import_can_be_exported(void **state)
+{
+    (void)state;
+    traincheck_folder folder = traincheck_new();
+    char text[3000];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    for (int i = 0; i < 1200; ++i) { /* more than one frame of lines */
+        char id[20], line[4000];
+        snprintf(id, sizeof id, "call%d", i);
+        snprintf(line, sizeof line,
+                 "{\"func_call_id\":\"%s\",\"thread_id\":5,\"process_id\":9,\"meta_vars\":{},"
+                 "\"type\":\"function_call (pre)\",\"function\":\"f\",\"args\":{\"0\":"
+                 "{\"str\":\"%s\"}},\"kwargs\":{\"x\":{\"float\":NaN}},\"time\":%d}\n",
+                 id, text, i);
+        traincheck_put(&folder, "trace_API_9_5.log", line);
+        traincheck_put_return(&folder, "trace_API_9_5.log", i, id, "f", "{\"str\":\"y\"}");
+    }
+    put_round(&folder, 20, 5, "\"step\":0", 1);
+    traincheck_import(&folder);
+    tocsin_error error = {0};
+    assert_int_equal(export(&folder, &error), TOCSIN_OK);
+    expect_equal_files(&folder, "trace_API_9_5.log");
+    expect_equal_files(&folder, "trace_VAR_20_20.log");
+    char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/back", folder.traces.directory);
+    assert_int_equal(tocsin_traincheck_export(folder.run, path, NULL, &error), TOCSIN_E_EXISTS);
+    traincheck_free(&folder);
+}
+
+static void test_what_cannot_be_exported(void **state)
+{
+    (void)state;
+    traincheck_folder folder = traincheck_new();
+    tocsin_error error = {0};
+    assert_int_equal(export(&folder, &error), TOCSIN_E_NOT_FOUND); /* no run */
+    put_round(&folder, 20, 5, "\"step\":0", 1);
+    traincheck_import(&folder);
+    char path[SCRATCH_PATH_BYTES * 2];
+    snprintf(path, sizeof path, "%s/traincheck/trace_VAR_20_20.log.zst", folder.run);
+    size_t bytes;
+    uint8_t *kept = scratch_read(path, &bytes);
+    scratch_write(path, kept, bytes - 1); /* cut off */
+    assert_int_equal(export(&folder, &error), TOCSIN_E_CORRUPT);
+    kept[0] ^= 1;
+    scratch_write(path, kept, bytes);
+    assert_int_equal(export(&folder, &error), TOCSIN_E_CORRUPT);
+    free(kept);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/traincheck", folder.run);
+    rmdir(path);
+    assert_int_equal(export(&folder, &error), TOCSIN_E_NOT_FOUND); /* not imported */
+    assert_non_null(strstr(error.message, "not imported"));
+    traincheck_free(&folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -387,6 +472,8 @@ int main(void)
         cmocka_unit_test(test_tracked_states_stand_where_they_were_seen),
         cmocka_unit_test(test_folders_that_cannot_be_imported),
         cmocka_unit_test(test_nothing_is_left_of_what_failed),
+        cmocka_unit_test(test_an_import_can_be_exported),
+        cmocka_unit_test(test_what_cannot_be_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
