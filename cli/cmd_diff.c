@@ -78,11 +78,11 @@ int cmd_diff(int argc, char **argv)
     }
     tocsin_invariant_set *before = NULL;
     tocsin_invariant_set *after = NULL;
-    tocsin_error error;
-    if (tocsin_invariants_load(operands.items[0], &before, &error) != TOCSIN_OK ||
-        tocsin_invariants_load(operands.items[1], &after, &error) != TOCSIN_OK) {
-        exit_code = cli_fail(&error);
-    } else {
+    exit_code = cli_invariants_read(operands.items[0], &before);
+    if (exit_code == CLI_HOLDS) {
+        exit_code = cli_invariants_read(operands.items[1], &after);
+    }
+    if (exit_code == CLI_HOLDS) {
         size_t gone = print_gone(before, after);
         size_t added = print_new(before, after);
         exit_code = gone + added > 0 ? CLI_FINDING : CLI_HOLDS;

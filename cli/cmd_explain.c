@@ -28,21 +28,17 @@ static int explain(const char *name)
     return CLI_HOLDS;
 }
 
-/* What one invariant says, when it is judged, and what its violation means. */
+/* What one invariant of a file, or of the shipped library, says, when it is judged, and what its
+ * violation means. */
 static int explain_invariant(const char *id, const char *path)
 {
-    tocsin_invariant_set *set;
-    tocsin_error error;
-    if (!path) {
-        cli_error("no file of invariants to look for %s in", id);
-        cli_hint("tocsin explain %s -i inv.jsonl", id);
-        return CLI_INPUT;
-    }
-    if (tocsin_invariants_load(path, &set, &error) != TOCSIN_OK) {
-        return cli_fail(&error);
+    tocsin_invariant_set *set = NULL;
+    int exit_code = cli_invariants_read(path, &set);
+    if (exit_code != CLI_HOLDS) {
+        return exit_code;
     }
     size_t index = cli_invariants_find(set, id);
-    int exit_code = CLI_INPUT;
+    exit_code = CLI_INPUT;
     if (index != SIZE_MAX) {
         uint64_t times;
         uint32_t runs;
@@ -57,7 +53,7 @@ static int explain_invariant(const char *id, const char *path)
             printf("Seen to hold %" PRIu64 " times in %" PRIu32 " run%s.\n\n", times, runs,
                    runs == 1 ? "" : "s");
         } else {
-            printf("Written by hand.\n\n");
+            printf("Not inferred: written by hand.\n\n");
         }
         exit_code = explain(tocsin_invariant_code(set, index));
     }
@@ -69,7 +65,7 @@ int cmd_explain(int argc, char **argv)
 {
     const char *file = NULL;
     const cli_option options[] = {
-        {"invariants", 'i', CLI_TEXT, "FILE", "where the invariant with this id stands", &file},
+        {"invariants", 'i', CLI_TEXT, "FILE", "where this id stands; else the library", &file},
     };
     const cli_usage usage = {
         .command = "explain",

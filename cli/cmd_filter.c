@@ -87,11 +87,11 @@ static int check_relations(const cli_texts *relations)
 static int run_filter(const filter *wanted, const cli_operands *files, const char *output,
                       bool force)
 {
-    tocsin_invariant_set *set;
+    tocsin_invariant_set *set = NULL;
     tocsin_error error;
     int exit_code = check_relations(&wanted->relations);
     if (exit_code == CLI_HOLDS) {
-        exit_code = cli_invariants_load_all(files, &set);
+        exit_code = cli_invariants_read_all(files, &set);
     }
     if (exit_code != CLI_HOLDS) {
         return exit_code;

@@ -20,7 +20,7 @@ int cmd_merge(int argc, char **argv)
         .option_count = sizeof options / sizeof options[0],
     };
     cli_operands operands;
-    tocsin_invariant_set *set;
+    tocsin_invariant_set *set = NULL;
     int exit_code;
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code)) {
         return exit_code;
@@ -30,6 +30,6 @@ int cmd_merge(int argc, char **argv)
         cli_hint("tocsin merge FILE... -o both.jsonl");
         return CLI_INPUT;
     }
-    exit_code = cli_invariants_load_all(&operands, &set);
+    exit_code = cli_invariants_read_all(&operands, &set);
     return exit_code == CLI_HOLDS ? cli_invariants_store(set, output, force) : exit_code;
 }

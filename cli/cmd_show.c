@@ -83,15 +83,18 @@ static int print_all(const tocsin_invariant_set *set, unsigned by, bool details)
 int cmd_show(int argc, char **argv)
 {
     bool details = false;
+    bool library = false;
     unsigned by = 0;
     const cli_option options[] = {
+        {"library", 0, CLI_FLAG, NULL, "those of the shipped library", &library},
         {"long", 'l', CLI_FLAG, NULL, "with relation and support", &details},
         {"by", 0, CLI_CHOICE, "none|call|relation|cause", "group them", &by},
     };
     const cli_usage usage = {
         .command = "show",
-        .synopsis = "FILE [ID]",
-        .about = "Print the invariants of a file, each in one sentence, or the one with this id.",
+        .synopsis = "FILE|--library [ID]",
+        .about = "Print the invariants of a file or of the shipped library, each in one sentence,\n"
+                 "or the one with this id.",
         .example = "tocsin show inv.jsonl",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
@@ -101,19 +104,20 @@ int cmd_show(int argc, char **argv)
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code)) {
         return exit_code;
     }
-    if (operands.count < 1 || operands.count > 2) {
+    size_t names = library ? 0 : 1; /* operands before the id */
+    if (operands.count < names || operands.count > names + 1) {
         cli_error("tocsin show needs a file of invariants");
         cli_hint("tocsin show inv.jsonl");
         return CLI_INPUT;
     }
     assert(by < sizeof facets / sizeof facets[0]);
-    tocsin_invariant_set *set;
-    tocsin_error error;
-    if (tocsin_invariants_load(operands.items[0], &set, &error) != TOCSIN_OK) {
-        return cli_fail(&error);
+    tocsin_invariant_set *set = NULL;
+    exit_code = cli_invariants_read(library ? NULL : operands.items[0], &set);
+    if (exit_code != CLI_HOLDS) {
+        return exit_code;
     }
-    if (operands.count == 2) {
-        size_t index = cli_invariants_find(set, operands.items[1]);
+    if (operands.count > names) {
+        size_t index = cli_invariants_find(set, operands.items[names]);
         exit_code = index == SIZE_MAX ? CLI_INPUT : CLI_HOLDS;
         if (exit_code == CLI_HOLDS) {
             print_invariant(set, index, true);

@@ -2,20 +2,30 @@
 #include "invariants.h"
 
 #include <string.h>
+#include <tocsin/library.h>
 
-int cli_invariants_load_all(const cli_operands *files, tocsin_invariant_set **set)
+#include "foreign.h"
+
+int cli_invariants_read(const char *path, tocsin_invariant_set **set)
 {
     tocsin_error error;
-    tocsin_status status = tocsin_invariants_load(files->items[0], set, &error);
-    for (size_t i = 1; i < files->count && status == TOCSIN_OK; i++) {
-        status = tocsin_invariants_append(*set, files->items[i], &error);
+    tocsin_status status =
+        path ? cli_invariants_load(path, set, &error) : tocsin_library_load(set, &error);
+    if (status == TOCSIN_OK) {
+        return CLI_HOLDS;
     }
-    if (status != TOCSIN_OK) {
-        tocsin_invariants_free(*set);
-        *set = NULL;
-        return cli_fail(&error);
+    tocsin_invariants_free(*set);
+    *set = NULL;
+    return cli_fail(&error);
+}
+
+int cli_invariants_read_all(const cli_operands *files, tocsin_invariant_set **set)
+{
+    int exit_code = CLI_HOLDS;
+    for (size_t i = 0; i < files->count && exit_code == CLI_HOLDS; i++) {
+        exit_code = cli_invariants_read(files->items[i], set);
     }
-    return CLI_HOLDS;
+    return exit_code;
 }
 
 int cli_invariants_store(tocsin_invariant_set *set, const char *path, bool force)
@@ -49,7 +59,7 @@ size_t cli_invariants_find(const tocsin_invariant_set *set, const char *id)
             return i;
         }
     }
-    cli_error("no invariant %s in this file", id);
+    cli_error("there is no invariant %s here", id);
     const char *suggestion = cli_suggest(id, next_id, set);
     if (suggestion) {
         cli_hint("did you mean %s?", suggestion);

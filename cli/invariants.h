@@ -6,8 +6,12 @@
 
 #include "cli.h"
 
-/* All files as one set; the caller frees it. Prints its own error and returns an exit code. */
-int cli_invariants_load_all(const cli_operands *files, tocsin_invariant_set **set);
+/* Add a file, Tocsin's or TrainCheck's, to *set, which is new when it is NULL; path NULL: the
+ * shipped library as a new set. The caller frees it. Prints its own error, frees the set and
+ * returns an exit code. */
+int cli_invariants_read(const char *path, tocsin_invariant_set **set);
+/* The same for all files. */
+int cli_invariants_read_all(const cli_operands *files, tocsin_invariant_set **set);
 /* Write the set to `path`, say on stderr how many there are, and free it. */
 int cli_invariants_store(tocsin_invariant_set *set, const char *path, bool force);
 /* The index of the one with this id, or SIZE_MAX after an error message. */
