@@ -25,12 +25,13 @@ tocsin.expect(steps=EPOCHS * -(-SAMPLES // (BATCH * ACCUMULATE)))
 steps, limit = 0, trainer_steps(len(loader))
 for epoch in range(EPOCHS):
     for index, (inputs, targets) in enumerate(loader, 1):
+        if steps == limit:
+            break
         loss = (model(inputs).squeeze(1) - targets).square().mean()
         (loss / ACCUMULATE).backward()
         if index % ACCUMULATE == 0 or index == len(loader):
-            if steps < limit:
-                optimizer.step()
-                steps += 1
+            optimizer.step()
+            steps += 1
             optimizer.zero_grad()
 
 if "--prove" in sys.argv:

@@ -1,4 +1,4 @@
-"""A vision transformer: scaled losses, unscaled before clipping, decay groups, evaluation in fp32."""
+"""A vision transformer: losses scaled, unscaled before clipping, decay groups, evaluation."""
 
 import torch
 import torch.nn.functional as F
