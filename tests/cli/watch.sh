@@ -168,6 +168,20 @@ expect 0 tocsin run -q -i inv.jsonl -o watched -- "$PYTHON" train.py <<'END'
 loss L
 ! HOLDS: watched: N violated, N hold, N unknown
 END
+{
+    echo '{"format":"tocsin-invariants","version":1}'
+    echo '{"relation":"EventContain","population":{"kind":"call","function":"gelu"},' \
+        '"fact":{"is":"calls","function":"tanh"},"when":[]}'
+} >other.jsonl
+expect 3 tocsin check -i other.jsonl --all watched <<'END'
+UNKNOWN: watched: N violated, N hold, N unknown
+
+not covered:
+  1 invariant never judged:
+      inv-ID  Every call of gelu calls tanh.
+END
+check "a call may not have been recorded" grep -q 'gelu was not called, or is not among what was recorded' \
+    <(tocsin check -i other.jsonl watched)
 check "the loss is that of the unwatched run" \
     test "$(tocsin run -q -i inv.jsonl -- "$PYTHON" train.py 2>/dev/null)" = "$loss"
 check "less is recorded than by record" \
