@@ -201,6 +201,7 @@ static void free_process(tocsin_process *process)
     tocsin_map_free(&process->shapes);
     tocsin_map_free(&process->variables);
     tocsin_map_free(&process->argument_sets);
+    tocsin_map_free(&process->collectives);
     tocsin_free(process);
 }
 

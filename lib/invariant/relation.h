@@ -163,7 +163,7 @@ typedef struct tocsin_process {
     tocsin_map variables;            /* id -> tocsin_variable * */
     tocsin_map argument_sets;        /* hashes of arguments seen in `argument_step` */
     int64_t argument_step;
-    uint32_t collectives; /* outermost ones in `collective_step` */
+    tocsin_map collectives; /* group -> how many outermost ones in `collective_step` */
     int64_t collective_step;
     bool unordered;     /* has several optimizers, or steps that run a closure */
     int64_t step;       /* completed */

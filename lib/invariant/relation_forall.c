@@ -56,6 +56,12 @@ static bool has(const tocsin_sample *sample, uint32_t flag)
     return (sample->flags & flag) != 0;
 }
 
+/* Are NaN and Inf counted? An imported hash comes without statistics. */
+static bool is_counted(const tocsin_sample *sample)
+{
+    return has(sample, TOCSIN_STATE_DIGESTED) && !has(sample, TOCSIN_STATE_HASHED);
+}
+
 static bool is_floating(uint8_t dtype)
 {
     return dtype == TOCSIN_DTYPE_FLOAT16 || dtype == TOCSIN_DTYPE_BFLOAT16 ||
@@ -99,7 +105,7 @@ static void judge_gradient(step_view *view, const tocsin_sample *gradient)
     if (held && present && variable->updated && gradient->observed)
         judge(view, TOCSIN_POPULATION_RETURNING_PARAMETER, gradient,
               TOCSIN_PREDICATE_GRADIENT_CLEARED, gradient->cleared);
-    if (has(gradient, TOCSIN_STATE_DIGESTED) && is_floating(gradient->dtype))
+    if (is_counted(gradient) && is_floating(gradient->dtype))
         judge(view, TOCSIN_POPULATION_GRADIENT, gradient, TOCSIN_PREDICATE_FINITE,
               gradient->bad_count == 0);
 }
@@ -108,7 +114,7 @@ static void judge_data(step_view *view, const tocsin_sample *gradient, const toc
 {
     if (!has(data, TOCSIN_STATE_DIGESTED))
         return;
-    bool floating = is_floating(data->dtype);
+    bool floating = is_counted(data) && is_floating(data->dtype);
     if (data->variable->kind == TOCSIN_VARIABLE_BUFFER) {
         /* constant buffers may hold -Inf by design (attention masks) */
         if (floating && data->has_before && data->changed)

@@ -179,7 +179,7 @@ static const statement statements[] = {
      "No two calls of {call} in one step have the same arguments",
      "the arguments are those of an earlier call in this step"},
     {OF(COLLECTIVES, SAME, COLLECTIVE), 0.80,
-     "The n-th collective of a step has the same {field} on every two ranks",
+     "The n-th collective of a group in a step has the same {field} on every two ranks",
      "{field} differs between {ranks}"},
     {OF(CALLS_ACROSS, SAME, ARGUMENT), 0.45,
      "The n-th call of {call} in a step has the same {field} on every two ranks",

@@ -69,7 +69,8 @@ static void sample_data(tocsin_variable *variable, tocsin_sample *sample, uint8_
 /* Outside optimizer.step: was the gradient seen, and seen to be none or zero? */
 static void sample_gradient(tocsin_variable *variable, const tocsin_sample *sample)
 {
-    bool digested = (sample->flags & TOCSIN_STATE_DIGESTED) != 0;
+    bool digested = (sample->flags & TOCSIN_STATE_DIGESTED) != 0 &&
+                    (sample->flags & TOCSIN_STATE_HASHED) == 0; /* a hash is no number */
     bool present = (sample->flags & TOCSIN_STATE_PRESENT) != 0;
     if (present && !digested)
         return;

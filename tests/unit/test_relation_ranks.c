@@ -101,6 +101,71 @@ static void test_collectives(void **state)
     bench_free(bench);
 }
 
+static void collective_of(fake_process *process, const char *name, const char *group)
+{
+    tocsin_value values[2] = {tensor_value(process, "tensor", TOCSIN_DTYPE_FLOAT32, 4, 2),
+                              {.kind = TOCSIN_VALUE_STRING, .name = define_string(process, "pg")}};
+    values[1].as.text = define_string(process, group);
+    enter_with(process, name, TOCSIN_ROLE_COLLECTIVE, values, 2);
+    leave(process, name, TOCSIN_ROLE_COLLECTIVE);
+}
+
+static void test_collectives_of_groups(void **state)
+{
+    (void)state;
+    relation_bench *bench = two_ranks();
+    for (int rank = 0; rank < 2; ++rank)
+        meta_int(&bench->process[rank], "world_size", 4);
+    /* rank 0 also belongs to a group of its own with ranks 2 and 3, in whatever order */
+    collective_of(&bench->process[0], "broadcast", "group:3:0,2,3");
+    collective_of(&bench->process[0], "all_reduce", "group:2:0,1");
+    collective_of(&bench->process[0], "all_gather", "group:4:0+1");
+    collective_of(&bench->process[1], "all_gather", "group:4:0+1");
+    collective_of(&bench->process[1], "barrier", "group:2:0+2"); /* not of this rank */
+    collective_of(&bench->process[1], "all_reduce", "group:2:0,1");
+    assert_int_equal(JUDGED(bench, COLLECTIVES, NULL), 2);
+    for (size_t i = 0; i < bench->count; ++i)
+        if (bench->list[i].population.kind == TOCSIN_POPULATION_COLLECTIVES)
+            assert_int_equal(bench->list[i].fact_count, 4);
+    /* what one sends, the other receives */
+    collective_of(&bench->process[0], "torch.distributed.send", "");
+    collective_of(&bench->process[1], "torch.distributed.recv", "");
+    assert_int_equal(JUDGED(bench, COLLECTIVES, NULL), 2);
+    /* no group: all ranks */
+    collective_of(&bench->process[0], "all_reduce", "");
+    collective_of(&bench->process[1], "broadcast", "group:4:0,1,2,3");
+    assert_int_equal(JUDGED(bench, COLLECTIVES, NULL), 3);
+    const seen_instance *seen = &bench->list[bench->count - 1];
+    while (seen->population.kind != TOCSIN_POPULATION_COLLECTIVES)
+        --seen;
+    assert_int_equal(seen->fact_count, 3); /* not the function */
+    bench_free(bench);
+}
+
+/* How much goes to whom may differ between ranks where it is said. */
+static void test_all_to_all(void **state)
+{
+    (void)state;
+    for (int lists = 0; lists < 2; ++lists) {
+        relation_bench *bench = two_ranks();
+        for (int rank = 0; rank < 2; ++rank) {
+            fake_process *process = &bench->process[rank];
+            tocsin_value values[3] = {
+                tensor_value(process, "output", TOCSIN_DTYPE_FLOAT32, 4 + rank, 2),
+                {.kind = TOCSIN_VALUE_SEQUENCE, .count = 1},
+                {.kind = TOCSIN_VALUE_INT, .flags = TOCSIN_VALUE_IN_SEQUENCE}};
+            values[1].name = define_string(process, "output_split_sizes");
+            enter_with(process, "all_to_all_single", TOCSIN_ROLE_COLLECTIVE, values, lists ? 3 : 1);
+            leave(process, "all_to_all_single", TOCSIN_ROLE_COLLECTIVE);
+        }
+        const seen_instance *seen = &bench->list[bench->count - 1];
+        while (seen->population.kind != TOCSIN_POPULATION_COLLECTIVES)
+            --seen;
+        assert_int_equal(seen->fact_count, lists ? 4 : 3);
+        bench_free(bench);
+    }
+}
+
 /* ---- the filter, and memory ---------------------------------------------------------------- */
 
 static tocsin_status count_only(void *context, const tocsin_instance *instance, tocsin_error *error)
@@ -251,6 +316,8 @@ int main(void)
         cmocka_unit_test(test_replicas),
         cmocka_unit_test(test_a_stalled_process_holds_up_nobody),
         cmocka_unit_test(test_collectives),
+        cmocka_unit_test(test_collectives_of_groups),
+        cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_only_what_is_wanted),
         cmocka_unit_test(test_only_fields_that_are_wanted),
         cmocka_unit_test(test_a_failing_sink_stops_the_observer),
