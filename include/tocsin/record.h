@@ -48,12 +48,16 @@ typedef enum tocsin_sampling {
     TOCSIN_SAMPLING_DIGEST = 2    /* and its digest and statistics */
 } tocsin_sampling;
 
+#define TOCSIN_DIGEST_ALWAYS 2
+
 /* ---- 1. Life ------------------------------------------------------------------------------- */
 
 typedef struct tocsin_recorder_options {
     size_t struct_bytes;   /* sizeof this struct */
     const char *directory; /* the run; must exist when the first event is written */
     const char *selection; /* path of a selection file; NULL: record everything */
+    uint32_t digest_every; /* digest data and gradients of the model only in the first
+                              TOCSIN_DIGEST_ALWAYS steps and each such step; 0, 1: in all */
 } tocsin_recorder_options;
 
 /* Read the selection; no file is created yet. Errors: E_MEMORY, and those of the selection file:

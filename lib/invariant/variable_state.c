@@ -51,11 +51,15 @@ static uint8_t attribute_of(const char *name)
 
 /* A parameter is compared with what it was when the previous optimizer.step returned, and only when
  * that is unknown with an earlier reading: a recorder that reads less often (tocsin run) must not
- * lead to other facts than one that reads always. */
+ * lead to other facts than one that reads always. After a step without a digest (recorded with
+ * sampling) nothing is known: what moved since the last digest did not move in one step. */
 static void sample_data(tocsin_variable *variable, tocsin_sample *sample, uint8_t role)
 {
     bool after_step = role == TOCSIN_ROLE_OPTIMIZER_STEP && sample->moment == TOCSIN_MOMENT_EXIT;
-    if ((sample->flags & TOCSIN_STATE_DIGESTED) == 0 || (variable->has_data && !after_step))
+    bool digested = (sample->flags & TOCSIN_STATE_DIGESTED) != 0;
+    if (!digested && after_step)
+        variable->has_data = false;
+    if (!digested || (variable->has_data && !after_step))
         return;
     sample->has_before = variable->has_data;
     sample->absmax_before = variable->absmax;

@@ -27,6 +27,7 @@ typedef struct meta_variable {
 struct tocsin_recorder {
     char *directory;
     bool selective;
+    uint32_t digest_every;
     tocsin_selection selection; /* its plan is used in both modes */
 
     tocsin_trace_writer *writer;
@@ -74,6 +75,7 @@ tocsin_status tocsin_recorder_open(const tocsin_recorder_options *options,
         return tocsin_error_memory(error);
     tocsin_status status = TOCSIN_OK;
     fresh->generation = 1;
+    fresh->digest_every = options->digest_every;
     fresh->directory = tocsin_copy_text(options->directory, strlen(options->directory));
     for (int key = 0; key < TOCSIN_META_KNOWN_COUNT && fresh->directory != NULL; key++)
         if (tocsin_recorder_meta_key(fresh, known_keys[key]) != key)
@@ -237,6 +239,13 @@ bool tocsin_recorder_samples(const tocsin_recorder *recorder, tocsin_role role,
     return memcmp(recorder->selection.plan.amount[role][moment - 1], nothing, sizeof nothing) != 0;
 }
 
+/* Are data and gradients digested in the present step? */
+static bool digests_now(const tocsin_recorder *recorder)
+{
+    return recorder->digest_every < 2 || recorder->step < TOCSIN_DIGEST_ALWAYS ||
+           recorder->step % recorder->digest_every == 0;
+}
+
 tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin_role role,
                                          tocsin_moment moment, tocsin_attribute attribute,
                                          tocsin_variable_kind kind)
@@ -246,6 +255,9 @@ tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin
     /* What later micro-steps find is the gradient of those before: its value says nothing. */
     if (recorder->selective && role == TOCSIN_ROLE_BACKWARD && moment == TOCSIN_MOMENT_ENTER &&
         recorder->micro_step > 0 && amount == TOCSIN_SAMPLING_DIGEST)
+        amount = TOCSIN_SAMPLING_PRESENCE;
+    bool of_model = attribute <= TOCSIN_ATTRIBUTE_GRAD && kind <= TOCSIN_VARIABLE_BUFFER;
+    if (amount == TOCSIN_SAMPLING_DIGEST && of_model && !digests_now(recorder))
         amount = TOCSIN_SAMPLING_PRESENCE;
     return (tocsin_sampling)amount;
 }

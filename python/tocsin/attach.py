@@ -11,6 +11,7 @@ class Environment:
     TOCSIN_RUN        the run's directory
     TOCSIN_MODE       "record" (everything), "run" (what the selection names) or "off"
     TOCSIN_SELECTION  a file that says what to record (docs/formats/selection.md)
+    TOCSIN_SAMPLE     digest the model's data and gradients only in each such step
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -18,7 +19,14 @@ class Environment:
         self.directory = variables.get("TOCSIN_RUN", "")
         self.mode = variables.get("TOCSIN_MODE", "record")
         self.selection = variables.get("TOCSIN_SELECTION") or None
+        self.sample = variables.get("TOCSIN_SAMPLE") or "1"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
+
+
+    def digest_every(self):
+        if not self.sample.isdecimal() or not 1 <= int(self.sample) < 2**31:
+            raise ValueError(f"TOCSIN_SAMPLE is {self.sample!r}, not a number of steps")
+        return int(self.sample)
 
 
 _attached = False
@@ -38,6 +46,7 @@ def attach(environment: Environment | None = None) -> bool:
             environment.mode,
             environment.selection,
             environment.packages,
+            environment.digest_every(),
         )
         _attached = True
     except Exception as error:

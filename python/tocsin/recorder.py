@@ -91,13 +91,13 @@ def _place():
             _rank = value
 
 
-def start(directory, mode="record", selection=None, packages=()):
+def start(directory, mode="record", selection=None, packages=(), digest_every=1):
     """Record this process into a run. Raises when that cannot be done."""
     global _directory
     torch = sys.modules["torch"]
     held = _core.hold()
     try:
-        _core.recorder_open(directory, selection if mode == "run" else None)
+        _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
         try:
             layout.calibrate(torch, _core)
         except ValueError as error:

@@ -2,6 +2,7 @@
 state, labels, memory, the declared plan."""
 
 import os
+import tempfile
 import unittest
 
 from recording import Script, recorded
@@ -209,6 +210,51 @@ class Context(unittest.TestCase):
                 scaler.update()
         """).process
         self.assertEqual(process.meta("scaler.scale"), [8.0, 16.0, 32.0])
+
+
+class Sampled(unittest.TestCase):
+    """Digests in the first two steps and each fourth."""
+
+    TRAIN = """
+        from torch import nn
+        model = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(9):
+            optimizer.zero_grad()
+            (model(torch.randn(4, 3)) - torch.randn(4, 3)).square().sum().backward()
+            optimizer.step()
+    """
+
+    def check(self, **environment):
+        process = recorded(self.TRAIN, TOCSIN_SAMPLE="4", **environment).process
+        for moment in ("enter", "exit"):
+            steps = process.at_role("optimizer.step", moment, variable="0.weight",
+                                    attribute="data")  # fmt: skip
+            digested = [[s["polynomial"] for s in step if "sum" in s] for step in steps]
+            self.assertEqual([n for n, step in enumerate(digested) if step][-2:], [4, 8])
+            yield dict(enumerate(digested))
+
+    def test_what_is_compared_is_one_step(self):
+        before, after = self.check()
+        self.assertEqual(before[1], after[0])
+        self.assertNotEqual(before[4], after[1])
+        self.assertNotEqual(before[4], after[4])
+
+    def test_with_a_selection(self):
+        with tempfile.NamedTemporaryFile("w") as selection:
+            selection.write(
+                "tocsin-selection 1\nstate optimizer.step exit data digest parameter\n"
+            )
+            selection.flush()
+            before, after = self.check(TOCSIN_MODE="run", TOCSIN_SELECTION=selection.name)
+        self.assertEqual([n for n in before if before[n]], [0, 4, 8])
+        self.assertEqual([n for n in after if after[n]], [0, 1, 4, 8])
+
+    def test_a_bad_number_is_one_line(self):
+        result = Script(self.TRAIN).recorded(TOCSIN_SAMPLE="often")
+        self.assertEqual(result.returncode, 0)
+        (line,) = result.stderr.splitlines()
+        self.assertIn("TOCSIN_SAMPLE is 'often'", line)
 
 
 class Selected(unittest.TestCase):

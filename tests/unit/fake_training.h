@@ -58,6 +58,7 @@ typedef struct fake_process {
     int64_t step;
     fake_parameter parameters[FAKE_PARAMETERS_MAX];
     size_t parameter_count;
+    bool undigested; /* steps of a recording with sampling: data are reported as present */
 } fake_process;
 
 typedef struct fake_step {
@@ -332,7 +333,7 @@ static inline void optimizer_step(fake_process *process, double lr)
         if (p->kind != TOCSIN_VARIABLE_BUFFER)
             emit_state(process, p, "grad", TOCSIN_MOMENT_ENTER, !p->no_gradient, true,
                        (uint64_t)process->step * 1000 + i, absmax, p->bad_gradient, group_lr);
-        emit_state(process, p, "data", TOCSIN_MOMENT_ENTER, true, true, p->data,
+        emit_state(process, p, "data", TOCSIN_MOMENT_ENTER, true, !process->undigested, p->data,
                    p->absmax != 0 ? p->absmax : 1, 0, group_lr);
     }
     for (size_t i = 0; i < process->parameter_count; ++i) {
@@ -342,7 +343,7 @@ static inline void optimizer_step(fake_process *process, double lr)
                       (p->flags & TOCSIN_STATE_REQUIRES_GRAD) != 0;
         if ((driven && !p->stuck) || p->moves)
             p->data = tocsin_mix64(p->data + 1);
-        emit_state(process, p, "data", TOCSIN_MOMENT_EXIT, true, true, p->data,
+        emit_state(process, p, "data", TOCSIN_MOMENT_EXIT, true, !process->undigested, p->data,
                    p->absmax != 0 ? p->absmax : 1, p->bad, lr);
     }
     leave(process, "torch.optim.Optimizer.step", TOCSIN_ROLE_OPTIMIZER_STEP);

@@ -274,6 +274,28 @@ static void test_everything_is_recorded_without_a_selection(void **state)
     assert_int_equal(tocsin_recorder_close(recorder, NULL), TOCSIN_OK);
 }
 
+static void test_digests_of_every_third_step(void **state)
+{
+    (void)state;
+    tocsin_recorder_options options = {
+        .struct_bytes = sizeof options, .directory = directory, .digest_every = 3};
+    tocsin_recorder *recorder;
+    assert_int_equal(tocsin_recorder_open(&options, &recorder, NULL), TOCSIN_OK);
+    static const int digested[] = {1, 1, 0, 1, 0, 0, 1}; /* by step */
+    for (size_t step = 0; step < TOCSIN_COUNT_OF(digested); step++) {
+        assert_int_equal(tocsin_recorder_sampling(recorder, TOCSIN_ROLE_OPTIMIZER_STEP,
+                                                  TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
+                                                  TOCSIN_VARIABLE_PARAMETER),
+                         digested[step] ? TOCSIN_SAMPLING_DIGEST : TOCSIN_SAMPLING_PRESENCE);
+        assert_int_equal(tocsin_recorder_sampling(recorder, TOCSIN_ROLE_DATA_NEXT,
+                                                  TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_SAMPLES,
+                                                  TOCSIN_VARIABLE_LEDGER),
+                         TOCSIN_SAMPLING_DIGEST);
+        tocsin_recorder_user_step(recorder);
+    }
+    assert_int_equal(tocsin_recorder_close(recorder, NULL), TOCSIN_OK);
+}
+
 static void test_a_forked_child_has_a_file_of_its_own(void **state)
 {
     (void)state;
@@ -341,6 +363,7 @@ int main(void)
         IN_DIRECTORY(test_the_users_stage_wins),
         IN_DIRECTORY(test_states_are_digested_once),
         IN_DIRECTORY(test_everything_is_recorded_without_a_selection),
+        IN_DIRECTORY(test_digests_of_every_third_step),
         IN_DIRECTORY(test_a_forked_child_has_a_file_of_its_own),
         IN_DIRECTORY(test_a_directory_that_is_not_there),
     };

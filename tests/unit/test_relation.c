@@ -112,6 +112,23 @@ static void test_changes_between_steps_count(void **state)
     bench_free(bench);
 }
 
+/* Between two digested steps it was trained; in the second it rests. */
+static void test_steps_without_digests_are_not_compared_over(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    train(process, (fake_step){.stage = NULL});
+    process->undigested = true;
+    train(process, (fake_step){.stage = NULL});
+    process->undigested = false;
+    process->parameters[0].no_gradient = true;
+    train(process, (fake_step){.stage = NULL});
+    assert_int_equal(HOLDS(bench, IDLE_PARAMETER, "fc1.weight", DATA_STAYS), 1);
+    assert_int_equal(FAILS(bench, IDLE_PARAMETER, "fc1.weight", DATA_STAYS), 0);
+    bench_free(bench);
+}
+
 static void test_a_presence_is_not_told_by_its_dtype(void **state)
 {
     (void)state;
@@ -580,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_legitimate_standstill_is_not_judged),
         cmocka_unit_test(test_none_gradients_and_frozen_parameters_stay),
         cmocka_unit_test(test_changes_between_steps_count),
+        cmocka_unit_test(test_steps_without_digests_are_not_compared_over),
         cmocka_unit_test(test_a_presence_is_not_told_by_its_dtype),
         cmocka_unit_test(test_stale_optimizer),
         cmocka_unit_test(test_everything_frozen),

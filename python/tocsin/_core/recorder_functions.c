@@ -21,13 +21,14 @@ static PyObject *raise_error(const tocsin_error *error)
                                    : PyErr_Format(type, "%s, %s", error->message, error->where);
 }
 
-/* recorder_open(directory, selection or None) */
+/* recorder_open(directory, selection or None, digest_every) */
 static PyObject *recorder_open(PyObject *module, PyObject *arguments)
 {
     tocsin_recorder_options options = {.struct_bytes = sizeof options};
     tocsin_error error;
     (void)module;
-    if (!PyArg_ParseTuple(arguments, "sz:recorder_open", &options.directory, &options.selection))
+    if (!PyArg_ParseTuple(arguments, "szI:recorder_open", &options.directory, &options.selection,
+                          &options.digest_every))
         return NULL;
     if (recorder != NULL)
         return PyErr_Format(PyExc_RuntimeError, "already recording");

@@ -31,8 +31,8 @@ typedef struct tracked {
     uint64_t slots; /* optimizers that hold it, one bit each */
     int group_slot; /* the first of them, and where it stands there */
     int group, index;
-    int alias_of; /* index of the first name of this storage; -1: this is it */
-    bool ever_digested;
+    int alias_of;                   /* index of the first name of this storage; -1: this is it */
+    bool has_before;                /* its data were digested, and in no step since were they not */
     bool known[READ_COUNT];         /* digests of the current sampling point */
     const void *memory[READ_COUNT]; /* what they were computed of; compared only */
     tocsin_sample_digest digests[READ_COUNT];
@@ -274,13 +274,13 @@ static PyObject *call_resolver(bool finally)
     return result;
 }
 
-/* Which variables were digested before, by id: names keep their history over a new resolution. */
+/* Which variables have a "before", by id: names keep their history over a new resolution. */
 static void inherit(const tracked *old, Py_ssize_t old_count)
 {
     for (Py_ssize_t i = 0, k = 0; i < variable_count && old_count > 0; i++) {
         for (Py_ssize_t tries = 0; tries < old_count; tries++, k = (k + 1) % old_count)
             if (old[k].variable == variables[i].variable) {
-                variables[i].ever_digested = old[k].ever_digested;
+                variables[i].has_before = old[k].has_before;
                 break;
             }
     }
@@ -475,9 +475,10 @@ static tocsin_sampling amount_of(const sampling_point *point, const tracked *var
 {
     tocsin_sampling amount = tocsin_recorder_sampling(observe_recorder, point->role, point->moment,
                                                       attribute, variable->kind);
-    /* The first step needs a "before" for its "after". */
+    /* The first step, and the first after some without digests, needs a "before" for its "after".
+     */
     if (attribute == TOCSIN_ATTRIBUTE_DATA && point->role == TOCSIN_ROLE_OPTIMIZER_STEP &&
-        point->moment == TOCSIN_MOMENT_ENTER && !variable->ever_digested &&
+        point->moment == TOCSIN_MOMENT_ENTER && !variable->has_before &&
         tocsin_recorder_sampling(observe_recorder, point->role, TOCSIN_MOMENT_EXIT, attribute,
                                  variable->kind) == TOCSIN_SAMPLING_DIGEST)
         amount = TOCSIN_SAMPLING_DIGEST;
@@ -517,8 +518,10 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
         tocsin_recorder_sample(observe_recorder, &sample, &variable->digests[attribute]);
     variable->known[attribute] = digested;
     variable->memory[attribute] = meta != NULL ? meta->data : NULL;
-    if (digested && attribute == TOCSIN_ATTRIBUTE_DATA)
-        variable->ever_digested = true;
+    bool stepped_now =
+        point->role == TOCSIN_ROLE_OPTIMIZER_STEP && point->moment == TOCSIN_MOMENT_EXIT;
+    if (attribute == TOCSIN_ATTRIBUTE_DATA && (digested || stepped_now))
+        variable->has_before = digested;
 }
 
 static void sample_grad(sampling_point *point, tracked *variable, PyObject *tensor, uint32_t flags,
