@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chains.h"
 #include "invariants.h"
 
 /* What they are grouped by; in the order of the option's words. */
@@ -84,11 +85,13 @@ int cmd_show(int argc, char **argv)
 {
     bool details = false;
     bool library = false;
+    bool chains = false;
     unsigned by = 0;
     const cli_option options[] = {
         {"library", 0, CLI_FLAG, NULL, "those of the shipped library", &library},
         {"long", 'l', CLI_FLAG, NULL, "with relation and support", &details},
         {"by", 0, CLI_CHOICE, "none|call|relation|cause", "group them", &by},
+        {"chains", 0, CLI_FLAG, NULL, "only the orders of calls, put together", &chains},
     };
     const cli_usage usage = {
         .command = "show",
@@ -123,7 +126,7 @@ int cmd_show(int argc, char **argv)
             print_invariant(set, index, true);
         }
     } else {
-        exit_code = print_all(set, by, details);
+        exit_code = chains ? cli_chains_print(set) : print_all(set, by, details);
     }
     tocsin_invariants_free(set);
     return exit_code;

@@ -53,6 +53,9 @@ TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t
  * speaks of ("optimizer.step"; "": none). Owned by the set or static. */
 TOCSIN_API const char *tocsin_invariant_code(const tocsin_invariant_set *set, size_t index);
 TOCSIN_API const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index);
+/* The function or role that it says is called between two calls of that one; "": it says nothing of
+ * the kind. */
+TOCSIN_API const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index);
 /* What its violation points to, in words ("gradient missing"), and how grave that is: "error" (the
  * state of training is wrong) or "warning" (something is done otherwise than it always was). */
 TOCSIN_API const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index);

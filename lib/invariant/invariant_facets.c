@@ -19,6 +19,16 @@ const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index)
     return key.name != 0 ? tocsin_symbol_text(set->vocabulary, key.name) : "";
 }
 
+const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index)
+{
+    tocsin_fact_key fact =
+        tocsin_fact_get_key(set->vocabulary, tocsin_invariants_get(set, index)->fact);
+    if (fact.predicate != TOCSIN_PREDICATE_FOLLOWS)
+        return "";
+    return fact.role != TOCSIN_ROLE_NONE ? tocsin_role_name((tocsin_role)fact.role)
+                                         : tocsin_symbol_text(set->vocabulary, fact.name);
+}
+
 const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index)
 {
     return tocsin_cause_of(set->vocabulary, tocsin_invariants_get(set, index), NULL);

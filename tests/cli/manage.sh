@@ -149,4 +149,30 @@ check "the library's, by its id" test "$(tocsin show --library "$id" | wc -l)" =
 expect 2 tocsin explain inv-0 -i both.jsonl <<'END'
 ! tocsin: error: there is no invariant inv-0 here
 END
+
+# ---- orders of calls, put together -------------------------------------------------------------
+
+between() { # between CALL OTHER [CONDITION]
+    rule APISequence "\"kind\":\"repeated call\",\"role\":\"$1\"" \
+        "\"is\":\"preceded by\",\"role\":\"$2\"" "${3:-}"
+}
+{
+    echo "$header"
+    for call in backward optimizer.step zero_grad; do
+        for other in backward optimizer.step zero_grad; do
+            [ $call = $other ] || between $call $other
+        done
+    done
+    between lr_scheduler.step optimizer.step
+    between backward clip_grad "$stage"
+    between clip_grad backward "$stage"
+    between zero_grad clip_grad "$stage"
+    rule APIArg "$dropout" "$half" ""
+} >order.jsonl
+expect 0 tocsin show --chains order.jsonl <<'END'
+backward and clip_grad take turns, when meta.stage is 'training'.
+clip_grad between two calls of zero_grad, when meta.stage is 'training'.
+backward, optimizer.step and zero_grad take turns.
+optimizer.step between two calls of lr_scheduler.step.
+END
 finish

@@ -52,6 +52,8 @@ static void test_facets(void **state)
                      strlen("Every call of dropout has arg.p = 0.5"));
     assert_int_equal(tocsin_invariant_claim_bytes(set, contain) + 1,
                      strlen(tocsin_invariant_sentence(set, contain)));
+    assert_string_equal(tocsin_invariant_between(set, dropout), "");
+    assert_string_equal(tocsin_invariant_between(set, contain), "");
     tocsin_fault_arm(TOCSIN_FAULT_MEMORY, 1);
     assert_int_equal(tocsin_invariant_claim_bytes(set, dropout), 0);
     assert_true(tocsin_fault_disarm(TOCSIN_FAULT_MEMORY));
