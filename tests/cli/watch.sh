@@ -180,7 +180,8 @@ not covered:
   1 invariant never judged:
       inv-ID  Every call of gelu calls tanh.
 END
-check "a call may not have been recorded" grep -q 'gelu was not called, or is not among what was recorded' \
+check "a call may not have been recorded" \
+    grep -q 'gelu was not called, or is not among what was recorded' \
     <(tocsin check -i other.jsonl watched)
 check "the loss is that of the unwatched run" \
     test "$(tocsin run -q -i inv.jsonl -- "$PYTHON" train.py 2>/dev/null)" = "$loss"
