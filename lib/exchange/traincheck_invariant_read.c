@@ -334,6 +334,47 @@ static void take_order(translation *made, bool cover)
                                    .name = symbol(made, cover ? first : second)};
 }
 
+/* "non_zero", None; NULL: another word. */
+static const char *change_word(const tocsin_json_value *param, const char *key)
+{
+    const tocsin_json_value *value = tocsin_json_get_member(param, key);
+    if (value != NULL && tocsin_json_get_kind(value) == TOCSIN_JSON_NULL)
+        return "none";
+    return is_text(param, key, "non_zero") ? "non_zero" : NULL;
+}
+
+/* Contain(F, G): each F calls G, at any depth. Contain(F, change): while F runs, the attribute of
+ * some variable changes in this way. */
+static void take_containment(translation *made)
+{
+    made->group = "parent_func_call_pre";
+    by_function(made, TOCSIN_POPULATION_CALL, function_of(made, 0));
+    const tocsin_json_value *child = made->params[1];
+    if (is_text(child, "param_type", "APIParam")) {
+        const char *callee = function_of(made, 1);
+        if (callee != NULL)
+            made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_CALLS,
+                                           .name = symbol(made, callee)};
+        return;
+    }
+    const char *attribute = text_of(child, "attr_name");
+    const char *before = change_word(child, "pre_value"), *after = change_word(child, "post_value");
+    if (!is_text(child, "param_type", "VarTypeParam") || attribute == NULL ||
+        (strcmp(attribute, "data") != 0 && strcmp(attribute, "grad") != 0) || before == NULL ||
+        after == NULL) {
+        refuse(made, "what it contains is neither a call nor a plain change of data or grad");
+        return;
+    }
+    char text[40];
+    snprintf(text, sizeof text, "%s>%s", before, after);
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_STRING, .text = text};
+    made->population.kind = TOCSIN_POPULATION_SAMPLED_CALL;
+    made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_CHANGES,
+                                   .name = symbol(made, attribute),
+                                   .value = tocsin_scalar_of(made->vocabulary, &literal)};
+    made->no_memory |= made->fact.value == 0;
+}
+
 static bool is_parameter_type(const char *type)
 {
     size_t bytes = strlen(type);
@@ -420,6 +461,8 @@ static void take_relation(translation *made)
         made->params[i] = tocsin_json_get_item(params, i);
     if (strcmp(relation, "ConsistencyRelation") == 0)
         take_consistency(made);
+    else if (strcmp(relation, "APIContainRelation") == 0)
+        take_containment(made);
     else if (strcmp(relation, "DistinctArgumentRelation") == 0)
         take_distinct(made);
     else if (strcmp(relation, "FunctionCoverRelation") == 0)

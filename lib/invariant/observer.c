@@ -184,6 +184,7 @@ static void free_process(tocsin_process *process)
             TOCSIN_VEC_FREE(&thread->frames.items[f].arguments);
             TOCSIN_VEC_FREE(&thread->frames.items[f].numbers);
             TOCSIN_VEC_FREE(&thread->frames.items[f].inside);
+            TOCSIN_VEC_FREE(&thread->frames.items[f].changes);
             TOCSIN_VEC_FREE(&thread->frames.items[f].samples);
         }
         TOCSIN_VEC_FREE(&thread->frames);
@@ -256,6 +257,8 @@ static tocsin_frame *push_frame(tocsin_observer *observer, tocsin_thread *thread
         return NULL;
     tocsin_frame *frame = &thread->frames.items[thread->open++];
     frame->fields.count = frame->arguments.count = frame->inside.count = 0;
+    frame->changes.count = 0;
+    frame->reads = false;
     frame->samples.count = frame->numbers.count = 0;
     frame->roles_inside = 0;
     frame->tensor_count = 0;
@@ -368,6 +371,19 @@ static void stand_for_step(tocsin_observer *observer, tocsin_thread *thread,
                                                                << TOCSIN_ROLE_OPTIMIZER_STEP;
 }
 
+/* When checking, a call contains what the calls in it contain: whoever writes "F calls G" by hand,
+ * or for another tool, need not say how deep. (Learning keeps to direct calls, which imply it.) */
+static void pass_on_inside(tocsin_observer *observer, tocsin_frame *outer,
+                           const tocsin_frame *frame)
+{
+    if (!observer->filtered)
+        return;
+    while (outer->inside.count < frame->inside.count && observer->status == TOCSIN_OK)
+        PUSH(observer, &outer->inside, 0);
+    for (size_t i = 0; i < frame->inside.count && observer->status == TOCSIN_OK; ++i)
+        outer->inside.items[i] |= frame->inside.items[i];
+}
+
 /* The call is over: tell the enclosing call and the thread's sequence. */
 static void close_call(tocsin_observer *observer, tocsin_thread *thread, const tocsin_frame *frame,
                        bool completed)
@@ -388,6 +404,7 @@ static void close_call(tocsin_observer *observer, tocsin_thread *thread, const t
         return;
     tocsin_frame *outer = &thread->frames.items[thread->open - 2];
     outer->roles_inside |= frame->roles_inside;
+    pass_on_inside(observer, outer, frame);
     if (!completed)
         return;
     if (frame->role != TOCSIN_ROLE_NONE)

@@ -70,7 +70,11 @@ typedef struct tocsin_variable {
     tocsin_symbol symbol;
     tocsin_scalar name_scalar;
     tocsin_scalar type;
-    uint8_t kind; /* tocsin_variable_kind */
+    uint8_t kind;         /* tocsin_variable_kind */
+    struct {              /* data and gradient as last read: relation_contain.c */
+        const char *word; /* "none", "zero", "non_zero"; NULL: not read yet */
+        tocsin_digest digest;
+    } seen[2];
     uint32_t attribute_count;
     tocsin_field *attributes; /* state_fields.c */
     bool has_data;            /* its data was digested before: */
@@ -122,7 +126,11 @@ typedef struct tocsin_frame { /* an open call */
     TOCSIN_VEC(tocsin_field) fields; /* arguments and meta at its start, ascending */
     TOCSIN_VEC(tocsin_number) numbers;
     TOCSIN_VEC(tocsin_fact) arguments; /* what is true of its arguments */
-    TOCSIN_VEC(uint64_t) inside;       /* bits: functions completed directly inside */
+    TOCSIN_VEC(uint64_t)
+    inside;                            /* bits: functions completed directly inside; when
+                                          checking, at any depth */
+    bool reads;                        /* a variable was read while it was open, */
+    TOCSIN_VEC(tocsin_fact) changes;   /* and these wanted changes were seen */
     TOCSIN_VEC(tocsin_sample) samples; /* optimizer.step: data and grad of parameters, buffers */
 } tocsin_frame;
 

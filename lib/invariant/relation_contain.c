@@ -2,13 +2,17 @@
  *
  * Population CALL (by function and by role): facts "calls G" for functions called directly inside
  * and for roles at any depth (deeper functions follow by composition), same thread, returned.
- * Population SAMPLED_CALL (optimizer.step with gradients read at its start): facts "finds a
+ * Population SAMPLED_CALL by function, when somebody asks for it: calls during which a variable was
+ * read, in any thread; facts "changes A from X": two readings of an attribute of some variable, one
+ * after the other, differed in this way, and the later one fell into the call.
+ * Population SAMPLED_CALL by role (optimizer.step with gradients read at its start): facts "finds a
  * gradient" and "holds a trainable parameter". EFFECTIVE_CALL belongs to relation_forall.c, which
  * knows which parameters had to change.
  * Cost: O(functions / 64) per call.
  */
 #include <assert.h>
 #include <invariant/relation.h>
+#include <stdio.h>
 
 static void add_callees(tocsin_observer *observer, const tocsin_frame *frame)
 {
@@ -58,8 +62,26 @@ static void judge_sampled(tocsin_observer *observer, const tocsin_process *proce
     tocsin_observer_emit(observer, &instance);
 }
 
+static void judge_changes(tocsin_observer *observer, const tocsin_process *process,
+                          const tocsin_frame *frame, tocsin_population population)
+{
+    if (!frame->reads)
+        return;
+    tocsin_instance instance = {.population = population,
+                                .ordinal = frame->ordinals[0],
+                                .evidence =
+                                    tocsin_observer_evidence(observer, process, frame, NULL)};
+    tocsin_observer_begin(observer);
+    tocsin_observer_add_call_fields(observer, frame);
+    for (size_t i = 0; i < frame->changes.count; ++i)
+        tocsin_observer_add_fact(observer, frame->changes.items[i]);
+    tocsin_observer_emit(observer, &instance);
+}
+
 static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
+    if (observer->filtered && made->role == TOCSIN_ROLE_NONE)
+        tocsin_callable_population(observer, made, TOCSIN_POPULATION_SAMPLED_CALL);
     /* a module's call says little without its name */
     if (made->role != TOCSIN_ROLE_FORWARD && made->role != TOCSIN_ROLE_USER &&
         made->role != TOCSIN_ROLE_INITIALIZE)
@@ -89,20 +111,104 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
             add_callees(observer, frame);
             tocsin_observer_emit(observer, &instance);
         }
-        if (populations[TOCSIN_POPULATION_SAMPLED_CALL] != 0)
-            judge_sampled(observer, process, frame, populations[TOCSIN_POPULATION_SAMPLED_CALL]);
+        tocsin_population sampled = populations[TOCSIN_POPULATION_SAMPLED_CALL];
+        if (sampled != 0 && i == 0)
+            judge_changes(observer, process, frame, sampled);
+        else if (sampled != 0)
+            judge_sampled(observer, process, frame, sampled);
     }
+}
+
+/* ---- changes ------------------------------------------------------------------------------- */
+
+static const char *word_of(const tocsin_sample *sample)
+{
+    if ((sample->flags & TOCSIN_STATE_PRESENT) == 0)
+        return "none";
+    bool zero = (sample->flags & TOCSIN_STATE_HASHED) != 0
+                    ? sample->digest.sum == 0
+                    : sample->absmax == 0 && sample->bad_count == 0;
+    return zero ? "zero" : "non_zero";
+}
+
+/* The fact of a change, if it is wanted. */
+static tocsin_fact change_fact(tocsin_observer *observer, const char *attribute, const char *before,
+                               const char *after)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%s>%s", before, after);
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_STRING, .text = text};
+    tocsin_fact_key key = {
+        .predicate = TOCSIN_PREDICATE_CHANGES,
+        .name = tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, attribute)),
+        .value = tocsin_scalar_find(observer->vocabulary, &literal)};
+    return key.value != 0 && observer->status == TOCSIN_OK ? tocsin_observer_fact(observer, &key)
+                                                           : 0;
+}
+
+/* Tell every open call of the process that a variable was read, and how it changed, unless 0. */
+static void note_reading(tocsin_observer *observer, tocsin_process *process, tocsin_fact change)
+{
+    for (size_t t = 0; t < process->threads.count; ++t)
+        for (size_t f = 0; f < process->threads.items[t].open; ++f) {
+            tocsin_frame *open = &process->threads.items[t].frames.items[f];
+            bool known = change == 0;
+            open->reads = true;
+            for (size_t i = 0; i < open->changes.count; ++i)
+                known |= open->changes.items[i] == change;
+            if (!known && !TOCSIN_VEC_PUSH(&open->changes, change))
+                tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+        }
+}
+
+static void state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                  const tocsin_sample *sample, const tocsin_event *event)
+{
+    (void)frame;
+    (void)event;
+    bool gradient = sample->attribute == TOCSIN_ATTRIBUTE_GRAD;
+    bool present = (sample->flags & TOCSIN_STATE_PRESENT) != 0;
+    if (!observer->filtered || (!gradient && sample->attribute != TOCSIN_ATTRIBUTE_DATA) ||
+        (present && (sample->flags & TOCSIN_STATE_DIGESTED) == 0))
+        return;
+    tocsin_variable *variable = sample->variable;
+    tocsin_digest digest = present ? sample->digest : (tocsin_digest){0};
+    const char *before = variable->seen[gradient].word;
+    const char *after = word_of(sample);
+    bool changed =
+        before != NULL && (strcmp(before, after) != 0 ||
+                           memcmp(&variable->seen[gradient].digest, &digest, sizeof digest) != 0);
+    note_reading(observer, process,
+                 changed ? change_fact(observer, gradient ? "grad" : "data", before, after) : 0);
+    variable->seen[gradient].word = after;
+    variable->seen[gradient].digest = digest;
+}
+
+/* For changes: whatever is read at all. */
+static void need_readings(struct tocsin_needs *needs)
+{
+    static const uint8_t roles[] = {TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_ZERO_GRAD,
+                                    TOCSIN_ROLE_OPTIMIZER_STEP};
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(roles); ++i)
+        for (uint8_t moment = TOCSIN_MOMENT_ENTER; moment <= TOCSIN_MOMENT_EXIT; ++moment)
+            tocsin_need_state(needs, roles[i], moment, TOCSIN_ATTRIBUTE_GRAD,
+                              TOCSIN_VARIABLE_PARAMETER, true);
+    for (uint8_t moment = TOCSIN_MOMENT_ENTER; moment <= TOCSIN_MOMENT_EXIT; ++moment)
+        tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, moment, TOCSIN_ATTRIBUTE_DATA,
+                          TOCSIN_VARIABLE_PARAMETER, true);
 }
 
 static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
                  struct tocsin_needs *needs)
 {
-    if (tocsin_population_get_key(vocabulary, invariant->population).kind ==
-        TOCSIN_POPULATION_SAMPLED_CALL)
+    if (tocsin_fact_get_key(vocabulary, invariant->fact).predicate == TOCSIN_PREDICATE_CHANGES)
+        need_readings(needs);
+    else if (tocsin_population_get_key(vocabulary, invariant->population).kind ==
+             TOCSIN_POPULATION_SAMPLED_CALL)
         tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER,
                           TOCSIN_ATTRIBUTE_GRAD, TOCSIN_VARIABLE_PARAMETER, false);
 }
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL, TOCSIN_POPULATION_SAMPLED_CALL, 0};
 const tocsin_relation_part tocsin_relation_contain = {
-    .kinds = kinds, .callable = callable, .leave = leave, .need = need};
+    .kinds = kinds, .callable = callable, .leave = leave, .state = state, .need = need};

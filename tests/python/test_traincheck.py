@@ -132,7 +132,10 @@ def test_without_the_calls_nothing_is_said(name, traces, runs):
     """The file of the main thread is not in these traces."""
     status, report = check(runs, name, traces / name / "invariants.json")
     assert status == 3
-    assert report["verdict"] == "unknown"
+    assert (report["verdict"], report["unknown"]) == (
+        "unknown",
+        3 if name == "pytorch-115607" else 1,
+    )
 
 
 def test_the_shipped_library_has_nothing_to_say_of_a_healthy_import(runs):

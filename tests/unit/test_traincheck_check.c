@@ -56,11 +56,11 @@ static tocsin_checker *check(const traincheck_folder *folder, const tocsin_invar
     return checker;
 }
 
-static tocsin_invariant_set *curated(const traincheck_folder *folder)
+static tocsin_invariant_set *curated(const traincheck_folder *folder, const char *text)
 {
     char path[SCRATCH_PATH_BYTES];
     tocsin_invariant_set *set = NULL;
-    traincheck_put(folder, "invariants.json", REPLICAS);
+    traincheck_put(folder, "invariants.json", text);
     snprintf(path, sizeof path, "%s/invariants.json", folder->traces.directory);
     assert_int_equal(tocsin_traincheck_invariants_load(path, NULL, &set, NULL), TOCSIN_OK);
     assert_int_equal(tocsin_invariants_count(set), 1);
@@ -70,7 +70,7 @@ static tocsin_invariant_set *curated(const traincheck_folder *folder)
 static tocsin_check_summary verdict(int drift, int partition, int64_t *step, char entity[20])
 {
     traincheck_folder folder = two_ranks(drift, partition);
-    tocsin_invariant_set *set = curated(&folder);
+    tocsin_invariant_set *set = curated(&folder, REPLICAS);
     tocsin_checker *checker = check(&folder, set);
     tocsin_check_summary summary;
     tocsin_checker_summary(checker, &summary);
@@ -143,11 +143,124 @@ static void test_a_healthy_trace_teaches_that_replicas_are_equal(void **state)
     traincheck_free(&drifting);
 }
 
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+#define CONTAIN(child)                                                                             \
+    "{\"text_description\":\"t\",\"relation\":\"APIContainRelation\",\"params\":[{"                \
+    "\"param_type\":\"APIParam\",\"api_full_name\":\"step\"}," child                               \
+    "],\"precondition\":{\"parent_func_call_pre\":{\"inverted\":false,\"preconditions\":[{"        \
+    "\"clauses\":\"Unconditional\"}]}},\"num_positive_examples\":1}\n"
+#define CALL_OF_DEEP "{\"param_type\":\"APIParam\",\"api_full_name\":\"deep\"}"
+#define GRADIENT_TO_NONE                                                                           \
+    "{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\",\"attr_name\":"          \
+    "\"grad\",\"pre_value\":\"non_zero\",\"post_value\":null}"
+#define DATA_CHANGE                                                                                \
+    "{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\",\"attr_name\":"          \
+    "\"data\",\"pre_value\":\"non_zero\",\"post_value\":\"non_zero\"}"
+
+#define API "trace_API_9_5.log"
+
+/* A call of "step" in which "shallow" is called, and "deep" in that, if `deep`. */
+static void put_step(const traincheck_folder *folder, int time, bool deep)
+{
+    char ids[3][20];
+    for (int i = 0; i < 3; ++i)
+        snprintf(ids[i], sizeof ids[i], "%d-%d", time, i);
+    traincheck_put_call(folder, API, time, ids[0], "step", "");
+    traincheck_put_call(folder, API, time + 1, ids[1], "shallow", "");
+    if (deep) {
+        traincheck_put_call(folder, API, time + 2, ids[2], "deep", "");
+        traincheck_put_return(folder, API, time + 3, ids[2], "deep", "null");
+    }
+    traincheck_put_return(folder, API, time + 4, ids[1], "shallow", "null");
+    traincheck_put_return(folder, API, time + 8, ids[0], "step", "null");
+}
+
+static void put_reading(const traincheck_folder *folder, int time, const char *mode, int data,
+                        const char *grad)
+{
+    char line[TRAINCHECK_LINE_BYTES];
+    snprintf(line, sizeof line,
+             "{\"process_id\":9,\"thread_id\":6,\"time\":%d,\"meta_vars\":{\"step\":0},"
+             "\"var_name\":\"w\",\"var_type\":\"torch.nn.Parameter\",\"mode\":\"%s\","
+             "\"dump_loc\":\"f\",\"attributes\":{\"data\":%d,\"grad\":%s},"
+             "\"type\":\"state_change\"}\n",
+             time, mode, data, grad);
+    traincheck_put(folder, "proxy_log.json", line);
+}
+
+static void expect_verdict(const traincheck_folder *folder, const char *text, uint64_t holds,
+                           uint64_t violated, uint64_t unknown)
+{
+    tocsin_invariant_set *set = curated(folder, text);
+    tocsin_checker *checker = check(folder, set);
+    tocsin_check_summary summary;
+    tocsin_checker_summary(checker, &summary);
+    assert_int_equal(summary.holds, holds);
+    assert_int_equal(summary.violated, violated);
+    assert_int_equal(summary.unknown, unknown);
+    tocsin_checker_free(checker);
+    tocsin_invariants_free(set);
+    char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/invariants.json", folder->traces.directory);
+    unlink(path);
+}
+
+static void test_a_call_contains_others_at_any_depth(void **state)
+{
+    (void)state;
+    traincheck_folder good = traincheck_new(), bad = traincheck_new(), none = traincheck_new();
+    put_step(&good, 10, true);
+    put_step(&good, 20, true);
+    put_step(&bad, 10, true);
+    put_step(&bad, 20, false);
+    traincheck_put_call(&none, API, 1, "a", "other", "");
+    traincheck_import(&good);
+    traincheck_import(&bad);
+    traincheck_import(&none);
+    expect_verdict(&good, CONTAIN(CALL_OF_DEEP), 1, 0, 0);
+    expect_verdict(&bad, CONTAIN(CALL_OF_DEEP), 0, 1, 0);
+    expect_verdict(&none, CONTAIN(CALL_OF_DEEP), 0, 0, 1);
+    traincheck_free(&good);
+    traincheck_free(&bad);
+    traincheck_free(&none);
+}
+
+static void test_a_call_changes_variables(void **state)
+{
+    (void)state;
+    traincheck_folder good = traincheck_new(), bad = traincheck_new(), blind = traincheck_new();
+    traincheck_folder *const both[] = {&good, &bad};
+    for (int i = 0; i < 2; ++i) {
+        put_step(both[i], 10, false);
+        put_reading(both[i], 11, "pre_observe", 100, "7");
+        put_reading(both[i], 14, "post_observe", 200, "null");
+        put_step(both[i], 20, false);
+        put_reading(both[i], 21, "pre_observe", 200, "8");
+        put_reading(both[i], 24, "post_observe", i == 0 ? 300 : 200, i == 0 ? "null" : "0");
+    }
+    put_step(&blind, 10, false);
+    for (int i = 0; i < 2; ++i)
+        traincheck_import(both[i]);
+    traincheck_import(&blind);
+    expect_verdict(&good, CONTAIN(DATA_CHANGE), 1, 0, 0);
+    expect_verdict(&good, CONTAIN(GRADIENT_TO_NONE), 1, 0, 0);
+    expect_verdict(&bad, CONTAIN(DATA_CHANGE), 0, 1, 0);
+    expect_verdict(&bad, CONTAIN(GRADIENT_TO_NONE), 0, 1, 0);
+    /* where no variable was read, nothing is known of changes */
+    expect_verdict(&blind, CONTAIN(DATA_CHANGE), 0, 0, 1);
+    traincheck_free(&good);
+    traincheck_free(&bad);
+    traincheck_free(&blind);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_replicas_are_compared_and_shards_are_not),
         cmocka_unit_test(test_a_healthy_trace_teaches_that_replicas_are_equal),
+        cmocka_unit_test(test_a_call_contains_others_at_any_depth),
+        cmocka_unit_test(test_a_call_changes_variables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,6 +193,20 @@ static void test_relations_have_their_counterparts(void **state)
                               PART(CONSTANT("meta_vars.stage", "\"training\""))),
                     "Between two calls of a.step, a.zero_grad is called, when meta.stage is "
                     "'training'.");
+    expect_sentence(
+        INVARIANT("APIContainRelation", FUNCTIONS, "parent_func_call_pre", "false", ALWAYS),
+        "Every call of a.step calls a.zero_grad.");
+#define CHANGE(before, after)                                                                      \
+    INVARIANT("APIContainRelation",                                                                \
+              "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.step\"},{\"param_type\":"       \
+              "\"VarTypeParam\",\"var_type\":\"torch.nn.Parameter\",\"attr_name\":\"grad\","       \
+              "\"pre_value\":" before ",\"post_value\":" after "}]",                               \
+              "parent_func_call_pre", "true", PART(CONSTANT("meta_vars.step", "0")))
+    expect_sentence(
+        CHANGE("\"non_zero\"", "null"),
+        "Every call of a.step turns some grad from 'non_zero>none', unless meta.step is "
+        "0.");
+    expect_skipped(CHANGE("\"above_zero\"", "null"), "a plain change");
     expect_skipped(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_cover", "false", ALWAYS),
                    "no precondition for its relation");
     expect_skipped(INVARIANT("OtherRelation", FUNCTIONS, "x", "false", ALWAYS), "no counterpart");
