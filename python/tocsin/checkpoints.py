@@ -1,8 +1,8 @@
 """What a checkpoint holds: a STATE "saved" or "loaded" for each tensor (docs/recording.md).
 
 Read are what torch.save was given and torch.load returned, the dict given to a module's
-load_state_dict, and the state that an optimizer has after its load_state_dict. Only dicts, lists
-and tuples are looked into, none by way of code of the user's.
+load_state_dict, and the state that an optimizer has loaded. Only dicts, lists and tuples are looked
+into, none by way of code of the user's.
 """
 
 import sys
@@ -38,7 +38,7 @@ def returned(name, args, kwargs, result):
     elif name == "torch.nn.Module.load_state_dict":
         _record(_argument(args, kwargs, 1, "state_dict"), "loaded", _loaded)
     elif name == "torch.optim.Optimizer.load_state_dict" and _loaded:
-        optimizer_state.record(args[0], "loaded", _loaded)
+        optimizer_state.loaded(args[0], _loaded)
     if name.endswith((".load", ".load_state_dict")):
         optimizer_state.expect_change()
 

@@ -1,7 +1,8 @@
 """The state of optimizers and the options of their groups, per parameter (docs/recording.md).
 
-Read when an optimizer has made its first step, when it has loaded a state dict, and at its first
-step after a checkpoint was loaded: in between it moves at each step, and that nobody can judge.
+Read when an optimizer has made its first step, before the step that follows its load_state_dict
+(earlier its parameters may have no names: the model was not called yet), and after its first step
+since a checkpoint was loaded: in between it moves at each step, and that nobody can judge.
 """
 
 import sys
@@ -13,7 +14,10 @@ OPTIMIZER_STATE = 3  # tocsin/event.h: tocsin_variable_kind
 OPTIONS_MAX = 16
 
 _amount = 0
-_read: "weakref.WeakKeyDictionary[object, bool]" = weakref.WeakKeyDictionary()
+_amount_loaded = 0
+_stepped = weakref.WeakSet()
+_read = weakref.WeakSet()  # since something was loaded
+_loaded = weakref.WeakSet()  # and did not step since
 
 
 def install(amount):
@@ -28,9 +32,27 @@ def expect_change():
 
 def stepped(optimizer):
     """After each step of an optimizer."""
-    if _amount and optimizer not in _read:
-        _read[optimizer] = True
-        record(optimizer, "data", _amount)
+    if optimizer not in _read:
+        _stepped.add(optimizer)
+        _read.add(optimizer)
+        if _amount:
+            record(optimizer, "data", _amount)
+
+
+def loaded(optimizer, amount):
+    """After its load_state_dict: what it has now is read before its next step."""
+    global _amount_loaded
+    _amount_loaded = amount
+    _loaded.add(optimizer)
+    _core.watch_before_step(_steps)
+
+
+def _steps(optimizer):
+    if optimizer in _loaded:
+        _loaded.discard(optimizer)
+        record(optimizer, "loaded", _amount_loaded)
+    if not _loaded:
+        _core.watch_before_step(None)
 
 
 def _names():
@@ -46,7 +68,7 @@ def _names():
 def names_by_memory():
     """"PARAMETER#KEY" of what the optimizers that stepped keep, by where it lies."""
     found, names, tensor = {}, _names(), sys.modules["torch"].Tensor
-    for optimizer in list(_read):
+    for optimizer in list(_stepped):
         for number, group in enumerate(optimizer.param_groups):
             for index, parameter in enumerate(group["params"]):
                 name = names.get(id(parameter), f"group{number}.param{index}")

@@ -25,8 +25,8 @@ def install(torch):
         checkpoints.install(saved, loaded)
     wanted = bool(_core.sampling("optimizer.step", EXIT, "value", ATTRIBUTE))
     attributes.install(wanted)
-    if state or _random or wanted:
-        optimizer_state.install(state)
+    optimizer_state.install(state)
+    if state or saved or _random or wanted:
         _core.watch_role("optimizer.step", stepped)
     _core.watch_role("grad_scaler", scaled)
 

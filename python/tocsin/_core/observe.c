@@ -335,6 +335,8 @@ static void sample_at_enter(const tocsin_hook *hook, thread_state *thread, PyObj
         thread->closing = args[0]; /* read after its backward pass */
     else
         variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_ENTER, step ? args[0] : NULL);
+    if (step)
+        watch_step(args[0]);
 }
 
 static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,

@@ -170,12 +170,15 @@ void label_counts_append(value_list *list, tocsin_trace_writer *writer, const to
 /* Tell the watcher of this hook, if there is one, that a call returned. */
 void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames, PyObject *result);
+/* Tell a watcher, if there is one, that this optimizer is about to step; after its ENTER. */
+void watch_step(PyObject *optimizer);
 /* Is the hook watched and not recorded? */
 bool watch_is_silent(const tocsin_hook *hook);
 void watch_clear(void);
 /* Python functions, described where they are defined. */
 PyObject *watch_role(PyObject *module, PyObject *arguments);
 PyObject *watch_hook(PyObject *module, PyObject *arguments);
+PyObject *watch_before_step(PyObject *module, PyObject *watcher);
 PyObject *watch_sampling(PyObject *module, PyObject *arguments);
 PyObject *watch_record_state(PyObject *module, PyObject *arguments);
 PyObject *watch_tensor_item(PyObject *module, PyObject *tensor);

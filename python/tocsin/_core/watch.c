@@ -21,9 +21,11 @@ typedef struct silent_watch {
 static PyObject *role_watchers[ROLES_MAX];
 static silent_watch silent[WATCHES_MAX];
 static int silent_count;
+static PyObject *before_step; /* seldom set */
 
 void watch_clear(void)
 {
+    Py_CLEAR(before_step);
     for (int role = 0; role < ROLES_MAX; role++)
         Py_CLEAR(role_watchers[role]);
     for (int i = 0; i < silent_count; i++)
@@ -69,6 +71,25 @@ void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t n
     Py_XDECREF(positional);
     Py_DECREF(watcher);
     observe_clear_error();
+}
+
+void watch_step(PyObject *optimizer)
+{
+    PyObject *watcher = Py_XNewRef(before_step);
+    if (__builtin_expect(watcher == NULL, 1))
+        return;
+    PyObject *answer = PyObject_CallOneArg(watcher, optimizer);
+    Py_XDECREF(answer);
+    Py_DECREF(watcher);
+    observe_clear_error();
+}
+
+/* watch_before_step(callable or None): told of each optimizer that is about to step. */
+PyObject *watch_before_step(PyObject *module, PyObject *watcher)
+{
+    (void)module;
+    Py_XSETREF(before_step, watcher == Py_None ? NULL : Py_NewRef(watcher));
+    Py_RETURN_NONE;
 }
 
 /* watch_role(role name, callable): told of recorded calls of the role that returned. */
