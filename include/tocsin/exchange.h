@@ -73,6 +73,13 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
 tocsin_traincheck_invariants_load(const char *path, const tocsin_foreign_options *options,
                                   tocsin_invariant_set **set, tocsin_error *error);
 
+/* Write the invariants that TrainCheck can say to `path` ("-": stdout), one a line; `skipped` tells
+ * the others by their place in the set, from 1. `written` (may be NULL): how many.
+ * Errors: E_ARGUMENT, E_EXISTS (not `force`), E_IO, E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_traincheck_invariants_save(
+    const tocsin_invariant_set *set, const char *path, bool force,
+    const tocsin_foreign_options *options, uint64_t *written, tocsin_error *error);
+
 #ifdef __cplusplus
 }
 #endif

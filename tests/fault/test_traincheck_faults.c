@@ -103,6 +103,30 @@ static void test_every_failure_of_reading_invariants(void **state)
     traincheck_free(&folder);
 }
 
+static tocsin_status save(void *context, tocsin_error *error)
+{
+    return tocsin_traincheck_invariants_save(context, "/dev/null", true, NULL, NULL, error);
+}
+
+static void test_every_failure_of_writing_invariants(void **state)
+{
+    (void)state;
+    traincheck_folder folder = traincheck_new();
+    char path[SCRATCH_PATH_BYTES];
+    tocsin_invariant_set *set = NULL;
+    traincheck_put(&folder, "invariants.json",
+                   "{\"relation\":\"ConsistencyRelation\",\"params\":[{\"var_type\":\"Parameter\","
+                   "\"attr_name\":\"grad\"},{\"var_type\":\"Parameter\",\"attr_name\":\"grad\"}],"
+                   "\"precondition\":{\"var\":{\"inverted\":false,\"preconditions\":[{\"clauses\":["
+                   "{\"type\":\"constant\",\"prop_name\":\"attributes.a\",\"values\":[1]}]}]}}}\n");
+    snprintf(path, sizeof path, "%s/invariants.json", folder.traces.directory);
+    assert_int_equal(tocsin_traincheck_invariants_load(path, NULL, &set, NULL), TOCSIN_OK);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, save, set) > 2);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, save, set) > 0);
+    tocsin_invariants_free(set);
+    traincheck_free(&folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +134,7 @@ int main(void)
         cmocka_unit_test(test_an_import_survives_or_reports_failing_files),
         cmocka_unit_test(test_every_failure_of_exporting),
         cmocka_unit_test(test_every_failure_of_reading_invariants),
+        cmocka_unit_test(test_every_failure_of_writing_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,6 +281,79 @@ static void test_sets_are_added_to(void **state)
     tocsin_invariants_free(set);
 }
 
+/* ---- the way back --------------------------------------------------------------------------- */
+
+/* Written and read again, the invariant says the same. */
+static void expect_return(const char *text, const char *sentence)
+{
+    tocsin_invariant_set *set = NULL, *again = NULL;
+    skipped_list list = {.count = 0};
+    assert_int_equal(load(text, &set, &list, NULL), TOCSIN_OK);
+    traincheck_folder folder = traincheck_new();
+    char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/back.json", folder.traces.directory);
+    uint64_t written = 0;
+    assert_int_equal(tocsin_traincheck_invariants_save(set, path, false, NULL, &written, NULL),
+                     TOCSIN_OK);
+    assert_int_equal(written, 1);
+    assert_int_equal(tocsin_traincheck_invariants_save(set, path, false, NULL, NULL, NULL),
+                     TOCSIN_E_EXISTS);
+    assert_true(tocsin_traincheck_is_invariant_file(path));
+    assert_int_equal(tocsin_traincheck_invariants_load(path, NULL, &again, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_invariants_count(again), 1);
+    assert_string_equal(tocsin_invariant_sentence(again, 0), sentence);
+    tocsin_invariants_free(set);
+    tocsin_invariants_free(again);
+    traincheck_free(&folder);
+}
+
+static void test_what_was_read_can_be_written(void **state)
+{
+    (void)state;
+    expect_return(INVARIANT("APIContainRelation", FUNCTIONS, "parent_func_call_pre", "true",
+                            PART(CONSTANT("meta_vars.step", "0"))),
+                  "Every call of a.step calls a.zero_grad, unless meta.step is 0.");
+    expect_return(CHANGE("\"non_zero\"", "null"),
+                  "Every call of a.step turns some grad from 'non_zero>none', unless meta.step is "
+                  "0.");
+    expect_return(INVARIANT("FunctionCoverRelation", FUNCTIONS, "func_cover", "false", ALWAYS),
+                  "Between two calls of a.zero_grad, a.step is called.");
+    expect_return(INVARIANT("DistinctArgumentRelation",
+                            "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.normal_\"}]",
+                            "distinct_arg", "false", ALWAYS),
+                  "No two calls of a.normal_ in one step have the same arguments.");
+    /* ranks are told apart, and variables by their name, as ours always are */
+    expect_return(
+        CONSISTENCY("false", PART(CONSTANT("attributes.dtype", "\"torch.float16\"") "," CLAUSE(
+                                 "unequal", "meta_vars.group", ""))),
+        EQUAL ", when meta.group differs and var.dtype is 'float16' on both and var.name "
+              "is the same on both.");
+    expect_return(INVARIANT("ConsistencyRelation", DATA, "var", "false", ALWAYS),
+                  "The data of each parameter after optimizer.step is equal on every two ranks, "
+                  "when self.lr is there on both and var.name is the same on both, or var.initial "
+                  "is False on both and var.name is the same on both.");
+}
+
+static void test_what_it_cannot_say_is_named(void **state)
+{
+    (void)state;
+    tocsin_invariant_set *set = NULL;
+    skipped_list list = {.count = 0};
+    char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/tests/golden/invariants/by_hand.jsonl",
+             getenv("TOCSIN_SOURCE") != NULL ? getenv("TOCSIN_SOURCE") : ".");
+    assert_int_equal(tocsin_invariants_load(path, &set, NULL), TOCSIN_OK);
+    tocsin_foreign_options options = {
+        .struct_bytes = sizeof options, .skipped = note_skipped, .context = &list};
+    uint64_t written = 0;
+    assert_int_equal(
+        tocsin_traincheck_invariants_save(set, "/dev/null", true, &options, &written, NULL),
+        TOCSIN_OK);
+    assert_true(list.count > 0);
+    assert_int_equal(list.count + written, tocsin_invariants_count(set));
+    tocsin_invariants_free(set);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +366,8 @@ int main(void)
         cmocka_unit_test(test_lines_that_are_no_invariants),
         cmocka_unit_test(test_files_are_told_apart),
         cmocka_unit_test(test_sets_are_added_to),
+        cmocka_unit_test(test_what_was_read_can_be_written),
+        cmocka_unit_test(test_what_it_cannot_say_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
