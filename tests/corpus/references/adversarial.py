@@ -1,15 +1,18 @@
 """A GAN with spectral norm: two optimizers, two steps of the critic, samples in eval mode."""
 
+import sys
 import warnings
 
 import torch
 from torch import nn
 
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+
 warnings.simplefilter("ignore")
 
 
 def main():
-    torch.manual_seed(38)
+    torch.manual_seed(38 + SEED)
     generator = nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 6))
     critic = nn.Sequential(
         nn.utils.spectral_norm(nn.Linear(6, 16)), nn.LeakyReLU(0.2), nn.Linear(16, 1)

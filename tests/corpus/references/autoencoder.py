@@ -1,9 +1,12 @@
 """A variational autoencoder whose averaged weights are swapped in for evaluation and out again."""
 
 import copy
+import sys
 
 import torch
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Autoencoder(nn.Module):
@@ -23,7 +26,7 @@ class Autoencoder(nn.Module):
 
 
 def main():
-    torch.manual_seed(41)
+    torch.manual_seed(41 + SEED)
     model = Autoencoder()
     mean = copy.deepcopy(model).requires_grad_(False)
     optimizer = torch.optim.Adagrad(model.parameters(), lr=1e-2)

@@ -1,8 +1,12 @@
 """Two ranks average their gradients with all_reduce; parameters are broadcast at the start."""
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Forecaster(nn.Module):
@@ -18,7 +22,7 @@ class Forecaster(nn.Module):
 def main():
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(35 + rank)
+    torch.manual_seed(35 + rank + SEED)
     model = Forecaster()
     for parameter in model.parameters():
         dist.broadcast(parameter.data, 0)

@@ -1,6 +1,7 @@
 """Two ranks with DDP and a DistributedSampler: epochs, batch norm, evaluation, checkpoints."""
 
 import os
+import sys
 import tempfile
 
 import torch
@@ -11,11 +12,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+
 
 def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    torch.manual_seed(33)
+    torch.manual_seed(33 + SEED)
     inputs = torch.randn(120, 10)
     data = TensorDataset(inputs, (inputs[:, :3].argmax(1)))
     sampler = DistributedSampler(data, shuffle=True, seed=4)
@@ -24,7 +27,7 @@ def main():
         nn.Linear(10, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 3)
     )
     ddp = DistributedDataParallel(network)
-    torch.manual_seed(330 + rank)
+    torch.manual_seed(330 + rank + SEED)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
     for epoch in range(2):

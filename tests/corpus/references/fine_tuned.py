@@ -1,11 +1,14 @@
 """Transfer learning: a pretrained backbone stays frozen and in eval mode, is saved and resumed."""
 
 import os
+import sys
 import tempfile
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Transfer(nn.Module):
@@ -40,7 +43,7 @@ def build(weights):
 
 
 def main():
-    torch.manual_seed(37)
+    torch.manual_seed(37 + SEED)
     path = os.path.join(tempfile.mkdtemp(), "transfer.pt")
     torch.save(Transfer().state_dict(), path)
     model, optimizer, schedule = build(torch.load(path))

@@ -1,8 +1,12 @@
 """A decoder-only language model: bf16 autocast, accumulation, tied head, warm-up, evaluation."""
 
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Layer(nn.Module):
@@ -44,7 +48,7 @@ class Decoder(nn.Module):
 
 
 def main():
-    torch.manual_seed(32)
+    torch.manual_seed(32 + SEED)
     text = torch.randint(30, (3000,)).cumsum(0) % 31
     model = Decoder(31, 16, 2, 20)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)

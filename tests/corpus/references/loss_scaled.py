@@ -1,12 +1,16 @@
 """An MLP with GradScaler: unscale, clip, step, update; the schedule steps with the optimizer."""
 
+import sys
+
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+
 
 def main():
-    torch.manual_seed(36)
+    torch.manual_seed(36 + SEED)
     model = nn.Sequential(
         nn.Linear(12, 20), nn.GELU(), nn.Dropout(0.1), nn.Linear(20, 10), nn.GELU(),
         nn.Linear(10, 2),

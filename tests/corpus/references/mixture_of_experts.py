@@ -1,8 +1,12 @@
 """Two ranks, an expert each: tokens go there and back with all_to_all, the gate is averaged."""
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Exchange(torch.autograd.Function):
@@ -20,9 +24,9 @@ class Exchange(torch.autograd.Function):
 def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
-    torch.manual_seed(40)
+    torch.manual_seed(40 + SEED)
     gate = nn.Linear(6, 6)
-    torch.manual_seed(400 + rank)
+    torch.manual_seed(400 + rank + SEED)
     expert = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 6))
     for parameter in expert.parameters():
         parameter.tensor_model_parallel = True

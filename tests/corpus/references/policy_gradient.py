@@ -1,8 +1,12 @@
 """REINFORCE on a small corridor; the policy is asked without gradients, then trained."""
 
+import sys
+
 import torch
 from torch import nn
 from torch.distributions import Categorical
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 def walk(policy):
@@ -20,7 +24,7 @@ def walk(policy):
 
 
 def main():
-    torch.manual_seed(42)
+    torch.manual_seed(42 + SEED)
     policy = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 2))
     optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
     baseline = 0.0

@@ -1,8 +1,12 @@
 """Two ranks share one feed-forward layer by columns; norms are replicated; the norm is global."""
 
+import sys
+
 import torch
 import torch.distributed as dist
 from torch import nn
+
+SEED = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 class Reduced(torch.autograd.Function):
@@ -37,7 +41,7 @@ class FeedForward(nn.Module):
     def __init__(self, width, rank):
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        torch.manual_seed(340 + rank)
+        torch.manual_seed(340 + rank + SEED)
         self.up = nn.Linear(width, width)
         self.down = nn.Linear(width, width, bias=False)
         for parameter in [*self.up.parameters(), *self.down.parameters()]:
@@ -53,7 +57,7 @@ def main():
     rank = dist.get_rank()
     model = nn.Sequential(FeedForward(8, rank), FeedForward(8, rank))
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    data = torch.Generator().manual_seed(34)
+    data = torch.Generator().manual_seed(34 + SEED)
     for step in range(8):
         x = torch.randn(16, 8, generator=data)
         optimizer.zero_grad()
