@@ -5,6 +5,7 @@ that people have really made; each raises no error and prints losses that look l
 """
 
 import argparse
+import itertools
 
 import torch
 import torch.distributed as dist
@@ -79,7 +80,9 @@ def load_data(batch, seed, ddp):
 
 
 def endless(loader):
-    while True:
+    for epoch in itertools.count():
+        if isinstance(loader.sampler, DistributedSampler):
+            loader.sampler.set_epoch(epoch)  # or every epoch has the order of the first
         yield from loader
 
 

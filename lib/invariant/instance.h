@@ -114,13 +114,15 @@ typedef enum tocsin_relation_kind {
     X(35, LOADED_TENSOR, CHECKPOINT, "loaded tensor", 0, NONE)                                     \
     X(36, BATCH, DATA, "batch", 1, NONE)                                                           \
     X(37, EPOCH, DATA, "epoch", 0, NONE)                                                           \
-    X(38, RUN, PLAN, "run", 0, NONE)
+    X(38, RUN, PLAN, "run", 0, NONE)                                                               \
+    X(39, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
+    X(40, NEXT_BATCH, DATA, "batch after another", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 39
+        TOCSIN_POPULATION_KIND_COUNT = 41
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -173,13 +175,15 @@ typedef struct tocsin_population_key {
     X(37, LR_CONTINUES, "goes on after loading", NONE)                                             \
     X(38, STEPS_AS_PLANNED, "steps as planned", NONE)                                              \
     X(39, TOKENS_AS_PLANNED, "tokens as planned", NONE)                                            \
-    X(40, ALIKE, "alike", NONE)
+    X(40, ALIKE, "alike", NONE)                                                                    \
+    X(41, KEEPS_MODE, "keeps training mode", NONE)                                                 \
+    X(42, NEW_DATA, "other data than the batch before", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 41
+        TOCSIN_PREDICATE_COUNT = 43
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

@@ -221,7 +221,12 @@ typedef struct tocsin_relation_part {
     X(CONSISTENT, consistent)                                                                      \
     X(SEQUENCE, sequence)                                                                          \
     X(ARGUMENT, argument)                                                                          \
-    X(COLLECTIVE, collective)
+    X(COLLECTIVE, collective)                                                                      \
+    X(CHECKPOINT, checkpoint)                                                                      \
+    X(BETWEEN, between)                                                                            \
+    X(LIFE, life)                                                                                  \
+    X(LEDGER, ledger)                                                                              \
+    X(PLAN, plan)
 
 enum {
 #define X(NAME, name) TOCSIN_PART_##NAME,

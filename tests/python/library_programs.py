@@ -152,11 +152,14 @@ def swapped_weights():
     model = network()
     optimizer = adamw(model)
     average = copy.deepcopy(model.state_dict())
-    for x, y in batches():
+    for i, (x, y) in enumerate(batches()):
         model.train()
         update(model, optimizer, x, y)
+        if i % 2 == 0:
+            continue
         for name, value in model.state_dict().items():
-            average[name] = value if value.dtype == torch.long else value * 0.1 + average[name] * 0.9
+            if value.is_floating_point():
+                average[name] = value * 0.1 + average[name] * 0.9
         kept = copy.deepcopy(model.state_dict())
         model.load_state_dict(average)
         model.eval()
@@ -394,6 +397,9 @@ def best_weights():
     for i, (x, y) in enumerate(batches()):
         update(model, optimizer, x, y)
         if i % 3 == 2:
+            model.eval()
+            evaluate(model)
+            model.train()
             model.load_state_dict(best)
         best = copy.deepcopy(model.state_dict())
 
@@ -417,6 +423,36 @@ def half_precision():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-5)
     for x, y in batches():
         update(model, optimizer, x.bfloat16(), y)
+
+
+def saved():
+    """The model, an average of it and rounded weights in one file."""
+    model = network()
+    model[0].requires_grad_(False)
+    optimizer = adamw(model)
+    average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with tempfile.TemporaryDirectory() as folder:
+        for x, y in batches():
+            update(model, optimizer, x, y)
+            state = model.state_dict()
+            half = {name: tensor.bfloat16() for name, tensor in state.items()}
+            kept = {"model": state, "average": average, "half": half}
+            torch.save(kept, Path(folder) / "checkpoint.pt")
+
+
+def seeded_workers():
+    workers(seeded=True)
+
+
+def shuffled():
+    order_repeats(repeats=False)
+
+
+def planned():
+    import tocsin
+
+    tocsin.expect(steps=STEPS)
+    plain()
 
 
 # ---- buggy ----------------------------------------------------------------------------------
@@ -530,12 +566,132 @@ def dropout_in_evaluation():
     attention(always=True)
 
 
+def not_swapped_back():
+    model = network()
+    optimizer = adamw(model)
+    average = copy.deepcopy(model.state_dict())
+    for i, (x, y) in enumerate(batches()):
+        update(model, optimizer, x, y)
+        if i == 3:
+            model.load_state_dict(average)
+            model.eval()
+            evaluate(model)
+            model.train()
+
+
+def left_in_eval_mode():
+    model = network()
+    optimizer = adamw(model)
+    for i, (x, y) in enumerate(batches()):
+        update(model, optimizer, x, y)
+        if i == 3:
+            model.eval()
+            evaluate(model)
+
+
+def untied():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+            self.second.weight = self.first.weight
+
+        def forward(self, x):
+            return self.second(torch.relu(self.first(x)))[:, :2]
+
+    model = Model()
+    optimizer = adamw(model)
+    for i, (x, y) in enumerate(batches()):
+        if i == 3:
+            model.second.weight = nn.Parameter(model.second.weight.detach().clone())
+            optimizer.add_param_group({"params": [model.second.weight]})
+        update(model, optimizer, x, y)
+
+
+def below_resolution():
+    model = network().bfloat16()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    for x, y in batches(17):
+        update(model, optimizer, x.bfloat16(), y)
+
+
+def saved_wrongly():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8), nn.Linear(8, 2))
+    optimizer = adamw(model)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, (x, y) in enumerate(batches()):
+            update(model, optimizer, x, y)
+            if i == 3:
+                by_shape = {tensor.shape: tensor for tensor in model.state_dict().values()}
+                state = {k: by_shape[t.shape] for k, t in model.state_dict().items()}
+                torch.save({"model": state}, Path(folder) / "checkpoint.pt")
+
+
+def stops_early():
+    import tocsin
+
+    tocsin.expect(steps=STEPS + 1)
+    plain()
+
+
+class Drawn(torch.utils.data.Dataset):
+    """Samples that are drawn when they are asked for."""
+
+    def __init__(self, seeded):
+        self.random, self.seeded = torch.Generator().manual_seed(1), seeded
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        if self.seeded:
+            self.random.manual_seed(index)
+        x = torch.randn(8, generator=self.random)
+        return x, (x.sum() > 0).long()
+
+
+def workers(seeded=False):
+    model = network()
+    optimizer = adamw(model)
+    for x, y in torch.utils.data.DataLoader(Drawn(seeded), batch_size=8, num_workers=2):
+        update(model, optimizer, x, y)
+
+
+def order_repeats(repeats=True):
+    model = network()
+    optimizer = adamw(model)
+    loader = torch.utils.data.DataLoader(Drawn(True), batch_size=8, shuffle=True)
+    for epoch in range(3):
+        torch.manual_seed(7 if repeats else epoch)
+        for x, y in loader:
+            update(model, optimizer, x, y)
+
+
+def autocast_lost():
+    """A layer that leaves autocast by itself and stays in full precision."""
+
+    class Skipped(nn.Linear):
+        def forward(self, x):
+            with torch._C._DisableAutocast():
+                return super().forward(x)
+
+    model = Skipped(8, 2)
+    optimizer = adamw(model)
+    for x, y in batches():
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+
 HEALTHY = """
     plain warm_up_from_zero accumulation gan two_optimizers_one_backward lbfgs
     latents_without_a_module averaged_weights swapped_weights distillation frozen_backbone
     fine_tuning_in_eval_mode gradual_unfreezing adversarial functional_gradients
     evolution_strategy in_backward autocast scaler attention checkpointed tied reparametrized
-    unused_layer resumed best_weights skipped_updates half_precision
+    unused_layer resumed best_weights skipped_updates half_precision saved seeded_workers
+    shuffled planned
 """.split()
 
 

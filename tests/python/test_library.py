@@ -26,6 +26,15 @@ BUGGY = {  # the first finding: step, entity, and what is seen
     "not_driven": (1, "4.weight", "data did not change"),
     "frozen_too_late": (4, "0.weight", "data changed although frozen"),
     "not_finite": (4, "0.weight", "elements of the gradient are NaN or Inf"),
+    "left_in_eval_mode": (5, "", "the model is in evaluation mode"),
+    "not_swapped_back": (5, "0.weight", "data changed between two updates, over an evaluation"),
+    "untied": (4, "first.weight", "no longer shares its memory"),
+    "below_resolution": (16, "weight", "did not move in 16 updates"),
+    "saved_wrongly": (5, "0.weight", "saved data is not the live tensor's"),
+    "stops_early": (8, "8 of 9 steps", "the number of steps is not the planned one"),
+    "workers": (3, "loader0", "their workers draw alike"),
+    "order_repeats": (9, "loader", "the same order of samples as in the epoch before"),
+    "autocast_lost": (1, "torch.nn.functional.linear", "return.dtype is not 'bfloat16'"),
     "dropout_in_evaluation": (2, "torch.nn.functional.dropout", "arg.training is True, not False"),
 }
 
