@@ -122,6 +122,8 @@ def _training(torch) -> Iterator[Target]:
         yield Target(getattr(scaler, name), f"torch.amp.GradScaler.{name}", "grad_scaler", _METHOD)
     for name in ("save", "load"):
         yield Target(getattr(torch, name), f"torch.{name}", "checkpoint", _core.ARGUMENTS)
+    recomputed = torch.utils.checkpoint.checkpoint
+    yield Target(recomputed, "torch.utils.checkpoint.checkpoint", "")
     following = torch.utils.data.dataloader._BaseDataLoaderIter.__next__
     yield Target(following, "torch.utils.data.DataLoader.__next__", "data.next", _METHOD)
 

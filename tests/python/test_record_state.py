@@ -183,6 +183,15 @@ class Context(unittest.TestCase):
                 seen.append(now)
         self.assertEqual(seen, ["", "torch.bfloat16"])
 
+    def test_how_a_part_is_recomputed(self):
+        process = recorded("""
+            from torch.utils.checkpoint import checkpoint
+            layer = torch.nn.Linear(2, 2)
+            checkpoint(layer, torch.ones(1, 2), use_reentrant=False, preserve_rng_state=False)
+        """).process
+        (call,) = process.calls("torch.utils.checkpoint.checkpoint")
+        self.assertEqual(values(call, "preserve_rng_state"), [False])
+
     def test_an_attribute_that_is_overwritten(self):
         process = recorded("""
             from torch import nn
