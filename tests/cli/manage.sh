@@ -142,7 +142,8 @@ A function was called with another argument than in all healthy runs, repeated t
 of an earlier call of the step, or two ranks entered different collectives (the run may hang
 right after). Look at the call site and at what computes the argument.
 END
-id=$(tocsin show --library | sed -n 's/  .*each parameter that has a non-zero gradient.*//p' | head -n 1)
+id=$(tocsin show --library |
+    sed -n 's/  .*each parameter that has a non-zero gradient.*//p' | head -n 1)
 check "one of the library by its id" grep -q '^Judged at calls of optimizer.step' \
     <(tocsin explain "$id")
 check "the library's, by its id" test "$(tocsin show --library "$id" | wc -l)" = 2
