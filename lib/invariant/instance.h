@@ -116,13 +116,14 @@ typedef enum tocsin_relation_kind {
     X(37, EPOCH, DATA, "epoch", 0, NONE)                                                           \
     X(38, RUN, PLAN, "run", 0, NONE)                                                               \
     X(39, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
-    X(40, NEXT_BATCH, DATA, "batch after another", 0, NONE)
+    X(40, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
+    X(41, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 41
+        TOCSIN_POPULATION_KIND_COUNT = 42
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -177,13 +178,14 @@ typedef struct tocsin_population_key {
     X(39, TOKENS_AS_PLANNED, "tokens as planned", NONE)                                            \
     X(40, ALIKE, "alike", NONE)                                                                    \
     X(41, KEEPS_MODE, "keeps training mode", NONE)                                                 \
-    X(42, NEW_DATA, "other data than the batch before", NONE)
+    X(42, NEW_DATA, "other data than the batch before", NONE)                                      \
+    X(43, NEW_GRADIENTS, "other gradients than the update before", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 43
+        TOCSIN_PREDICATE_COUNT = 44
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

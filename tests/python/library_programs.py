@@ -510,6 +510,14 @@ def nothing_trainable():
         head.zero_grad()
 
 
+def twice_a_backward():
+    model = network()
+    optimizer = adamw(model)
+    for x, y in batches():
+        update(model, optimizer, x, y)
+        optimizer.step()
+
+
 def scheduler_each_micro_batch():
     model = network()
     optimizer = adamw(model)

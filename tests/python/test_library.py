@@ -22,6 +22,7 @@ BUGGY = {  # the first finding: step, entity, and what is seen
     "gradient_kept": (2, "0.weight", "gradient not cleared since the previous step"),
     "cleared_before_the_step": (1, "", "no parameter has a gradient"),
     "nothing_trainable": (1, "", "held by no optimizer"),
+    "twice_a_backward": (2, "", "applies the gradients of the update before it again"),
     "scheduler_each_micro_batch": (2, "", "optimizer.step was not called since the previous call"),
     "not_driven": (1, "4.weight", "data did not change"),
     "frozen_too_late": (4, "0.weight", "data changed although frozen"),

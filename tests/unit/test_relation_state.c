@@ -81,6 +81,21 @@ static void test_training_in_evaluation_mode_from_the_start(void **state)
     bench_free(bench);
 }
 
+static void test_gradients_applied_again(void **state)
+{
+    (void)state;
+    relation_bench *bench = library_bench();
+    fake_process *process = &bench->process[0];
+    for (int i = 0; i < 2; ++i)
+        train(process, (fake_step){.micro_steps = 2});
+    assert_int_equal(JUDGED(bench, UNDRIVEN_CALL, NULL), 0); /* there were backward passes */
+    optimizer_step(process, 0.1);
+    assert_int_equal(HOLDS(bench, UNDRIVEN_CALL, NULL, NEW_GRADIENTS), 1); /* made by hand */
+    optimizer_step(process, 0.1);
+    assert_int_equal(FAILS(bench, UNDRIVEN_CALL, NULL, NEW_GRADIENTS), 1);
+    bench_free(bench);
+}
+
 /* ---- ties and stalled weights -------------------------------------------------------------- */
 
 static void test_ties(void **state)
@@ -302,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_training_mode_is_kept),
         cmocka_unit_test(test_training_in_evaluation_mode_from_the_start),
+        cmocka_unit_test(test_gradients_applied_again),
         cmocka_unit_test(test_ties),
         cmocka_unit_test(test_stalled_weights),
         cmocka_unit_test(test_evaluation_leaves_weights),
