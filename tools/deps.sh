@@ -6,7 +6,7 @@ set -eu
 
 demo="gcc libc6-dev make cmake ninja-build libzstd-dev libxxhash-dev libjansson-dev"
 test="$demo g++ git libcmocka-dev clang libclang-rt-dev llvm zstd libopenmpi-dev openmpi-bin"
-bench="$demo"
+bench="$demo time"
 
 # The interpreter's headers and venv module come from Debian only if the interpreter does.
 case $(command -v "${PYTHON:-python3}" || echo /usr/bin/python3) in
