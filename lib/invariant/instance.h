@@ -96,9 +96,6 @@ typedef enum tocsin_relation_kind {
     X(17, CALL_OUTPUT, OUTPUT, "call", 0, CALL)                                                    \
     X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0, CALL)                                          \
     X(19, FURTHER_CALL, ARGUMENT, "further call in a step", 0, CALL)                               \
-    X(20, CALL_VARIABLE, FORALL, "variable inside a call", 0, CALL)                                \
-    X(21, LEADING_CALL, SEQUENCE, "call before another", 0, CALL)                                  \
-    X(22, CALLS_ACROSS, ARGUMENT, "calls across ranks", 1, CALL)                                   \
     X(23, RESTING_VARIABLE, FORALL, "variable between steps", 0, VARIABLE)                         \
     X(24, FROZEN_MODULE_BUFFER, FORALL, "buffer of a frozen module", 0, NONE)                      \
     X(25, STALLED_PARAMETER, FORALL, "half-precision parameter with gradient", 0, NONE)            \
@@ -154,10 +151,7 @@ typedef struct tocsin_population_key {
     X(16, SAME, "same", FIELD)                     /* name: what both ranks share */               \
     X(17, RETURN_IS, "return equals", VALUE)       /* name: "return.dtype"; value */               \
     X(18, RETURN_MATCHES, "return matches", OTHER) /* name: "return.dtype"; other: field */        \
-    X(19, CONTAINS_WITH, "contains with",                                                          \
-      CALLEE_VALUE)                                /* name: the callee; other: its field; value */ \
     X(20, CHANGES, "changes", VALUE)               /* name: attribute; value: "non_zero>none" */   \
-    X(21, LEADS, "followed by", CALLEE)            /* role or name: what has to come */            \
     X(22, RETURN_AT_MOST, "return at most", OTHER) /* name: "return.shape[0]"; other: field */     \
     X(23, RETURN_AT_LEAST, "return at least", OTHER)                                               \
     X(24, DIFFERS, "differs", FIELD) /* name: what differs between ranks */                        \
@@ -190,7 +184,7 @@ typedef enum tocsin_predicate {
 
 typedef struct tocsin_fact_key {
     uint8_t predicate; /* tocsin_predicate */
-    uint8_t role;      /* CALLS, FOLLOWS, LEADS, CONTAINS_WITH of a role */
+    uint8_t role;      /* CALLS, FOLLOWS of a role */
     uint16_t zero;     /* 0: keys are compared as bytes */
     tocsin_symbol name;
     tocsin_symbol other;

@@ -178,7 +178,7 @@ static tocsin_status get_population(const line_reader *reader, const tocsin_json
     TOCSIN_TRY(get_text(reader, line, "the invariant", "relation", &relation));
     for (uint8_t k = 1; k < TOCSIN_POPULATION_KIND_COUNT && key.kind == 0; ++k) {
         const tocsin_population_trait *trait = tocsin_population_get_trait(k);
-        if (strcmp(trait->slug, kind) == 0 &&
+        if (trait->slug != NULL && strcmp(trait->slug, kind) == 0 &&
             strcmp(tocsin_relation_name(trait->relation), relation) == 0)
             key.kind = k;
     }
@@ -207,21 +207,18 @@ static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value
     TOCSIN_TRY(check_members(reader, object, "\"fact\"", allowed));
     TOCSIN_TRY(get_text(reader, object, "fact", "is", &is));
     for (uint8_t p = 1; p < TOCSIN_PREDICATE_COUNT && key.predicate == 0; ++p)
-        if (strcmp(tocsin_predicate_slug(p), is) == 0)
+        if (tocsin_predicate_slug(p) != NULL && strcmp(tocsin_predicate_slug(p), is) == 0)
             key.predicate = p;
     if (key.predicate == 0 || !tocsin_statement_exists(kind, key.predicate))
         return bad(reader, "the fact \"%.60s\" can not be stated of this population", is);
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    bool of_callee = members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE;
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE || of_callee)
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
         TOCSIN_TRY(get_callable(reader, object, "fact", &key.role, &key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.name));
-    if (of_callee)
-        TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.other));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "other", &key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE || of_callee)
+    if (members == TOCSIN_FACT_MEMBERS_VALUE)
         TOCSIN_TRY(get_scalar(reader, object, "fact", &key.value));
     *fact = tocsin_fact_of(reader->set->vocabulary, &key);
     return *fact != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);

@@ -228,6 +228,9 @@ static size_t collect_fields(const tocsin_invariant_set *set, tocsin_symbol *fie
         if (fields != NULL)
             fields[count] = fact.name; /* 0 and names of functions do no harm */
         ++count;
+        if (fields != NULL)
+            fields[count] = fact.other;
+        ++count;
         for (uint32_t g = 0; g < invariant->when.count; ++g)
             for (uint32_t c = 0; c < invariant->when.any[g].count; ++c, ++count)
                 if (fields != NULL)

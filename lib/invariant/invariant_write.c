@@ -83,17 +83,13 @@ static void put_fact(const tocsin_vocabulary *vocabulary, tocsin_fact fact, tocs
     tocsin_json_begin_object(json);
     put_member(json, "is", tocsin_predicate_slug(key.predicate));
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    bool callee =
-        members == TOCSIN_FACT_MEMBERS_CALLEE || members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE;
-    if (callee)
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
         put_callable(vocabulary, key.role, key.name, json);
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         put_member(json, "field", tocsin_symbol_text(vocabulary, key.name));
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE)
-        put_member(json, "field", tocsin_symbol_text(vocabulary, key.other));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         put_member(json, "other", tocsin_symbol_text(vocabulary, key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE || members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE) {
+    if (members == TOCSIN_FACT_MEMBERS_VALUE) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, key.value, json);
     }

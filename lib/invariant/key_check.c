@@ -40,8 +40,6 @@ bool tocsin_fact_key_exists(uint8_t kind, const tocsin_fact_key *key)
     switch (tocsin_predicate_members(key->predicate)) {
     case TOCSIN_FACT_MEMBERS_CALLEE:
         return is_callable(key->role, key->name);
-    case TOCSIN_FACT_MEMBERS_CALLEE_VALUE:
-        return is_callable(key->role, key->name) && key->other != 0 && key->value != 0;
     case TOCSIN_FACT_MEMBERS_FIELD:
         return key->name != 0;
     case TOCSIN_FACT_MEMBERS_VALUE:
@@ -58,11 +56,14 @@ uint64_t tocsin_keys_fingerprint(void)
     uint64_t hash = TOCSIN_POPULATION_KIND_COUNT;
     for (uint8_t kind = 1; kind < TOCSIN_POPULATION_KIND_COUNT; ++kind) {
         const tocsin_population_trait *trait = tocsin_population_get_trait(kind);
-        hash = tocsin_hash64(trait->slug, strlen(trait->slug), hash + trait->relation);
+        if (trait->slug == NULL) /* a number that is not in use */
+            continue;
+        hash = tocsin_hash64(trait->slug, strlen(trait->slug), hash + trait->relation + kind);
     }
     for (uint8_t predicate = 1; predicate < TOCSIN_PREDICATE_COUNT; ++predicate) {
         const char *slug = tocsin_predicate_slug(predicate);
-        hash = tocsin_hash64(slug, strlen(slug), hash);
+        if (slug != NULL)
+            hash = tocsin_hash64(slug, strlen(slug), hash + predicate);
     }
     return hash;
 }

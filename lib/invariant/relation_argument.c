@@ -4,7 +4,9 @@
  * made with the call's fields. Population FURTHER_CALL, each call of a function after its first in
  * a step, for functions where a repetition means a mistake (initialisers, the user's own,
  * checkpoints): fact "distinct", its words and whole numbers are not those of an earlier call in
- * this step. Cost: one hash of the values a call; the set of hashes is emptied at each step.
+ * this step. Filling a tensor at random (torch.Tensor.normal_) before training is a call of its own
+ * only with its memory and all its numbers: drawing the same weights twice is the mistake.
+ * Cost: one hash of the values a call; the set of hashes is emptied at each step.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -37,10 +39,50 @@ static uint64_t hash_arguments(const tocsin_frame *frame, const tocsin_event *ev
     return hash == 0 ? 0 : tocsin_mix64(hash ^ frame->callables[0]) | 1;
 }
 
-static void judge_distinct(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                           const tocsin_event *event, tocsin_population population)
+/* Is a tensor filled by the user's own call, before training? What constructors do is theirs, and
+ * memory that is filled again while training is a buffer for noise. */
+static bool is_first_fill(const tocsin_observer *observer, const tocsin_process *process,
+                          const tocsin_thread *thread, const tocsin_frame *frame)
 {
-    uint64_t hash = hash_arguments(frame, event);
+    tocsin_symbol name = observer->callables.items[frame->callables[0]].name;
+    if (frame->role != TOCSIN_ROLE_INITIALIZE ||
+        strncmp(tocsin_symbol_text(observer->vocabulary, name), "torch.Tensor.", 13) != 0)
+        return false;
+    for (size_t i = 0; i + 1 < thread->open; ++i)
+        if (thread->frames.items[i].role == TOCSIN_ROLE_INITIALIZE)
+            return false;
+    for (size_t i = 0; i < process->metas.count; ++i) {
+        const tocsin_meta *meta = &process->metas.items[i];
+        if (strcmp(tocsin_symbol_text(observer->vocabulary, meta->name), "meta.stage") != 0)
+            continue;
+        tocsin_literal stage = tocsin_scalar_literal(observer->vocabulary, meta->value);
+        return stage.kind == TOCSIN_VALUE_STRING && strcmp(stage.text, "init") == 0;
+    }
+    return false;
+}
+
+/* 0: which memory is filled is not known. */
+static uint64_t hash_fill(const tocsin_frame *frame, const tocsin_event *event)
+{
+    const tocsin_value *tensor = event->values; /* "self" comes first */
+    if (event->value_count == 0 || tensor->kind != TOCSIN_VALUE_TENSOR || tensor->count == 0)
+        return 0;
+    uint64_t hash = tocsin_mix64(tensor->count + ((uint64_t)tensor->as.shape << 32));
+    for (uint32_t i = 1; i < event->value_count; ++i) {
+        const tocsin_value *value = &event->values[i];
+        uint64_t number = 0;
+        if (value->kind == TOCSIN_VALUE_FLOAT)
+            memcpy(&number, &value->as.real, sizeof number);
+        else if (value->kind == TOCSIN_VALUE_INT)
+            number = (uint64_t)value->as.integer;
+        hash = tocsin_mix64(hash + number + (uint64_t)value->name * 31);
+    }
+    return tocsin_mix64(hash ^ frame->callables[0]) | 1;
+}
+
+static void judge_distinct(tocsin_observer *observer, tocsin_process *process,
+                           const tocsin_frame *frame, uint64_t hash, tocsin_population population)
+{
     if (hash == 0)
         return;
     if (process->argument_step != frame->step) {
@@ -80,7 +122,6 @@ static void callable(tocsin_observer *observer, tocsin_callable *made)
 static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
                   tocsin_frame *frame, const tocsin_event *event)
 {
-    (void)thread;
     assert(frame->callable_count > 0);
     const tocsin_population *populations =
         observer->callables.items[frame->callables[0]].populations;
@@ -98,7 +139,11 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
         tocsin_observer_emit(observer, &instance);
     }
     if (further != 0 && judges_distinct(frame->role))
-        judge_distinct(observer, process, frame, event, further);
+        judge_distinct(observer, process, frame,
+                       is_first_fill(observer, process, thread, frame)
+                           ? hash_fill(frame, event)
+                           : hash_arguments(frame, event),
+                       further);
 }
 
 static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,

@@ -1,12 +1,13 @@
 /* The cross-rank part of APIArg: the n-th collective of a group in a step, on every two ranks.
  *
  * Keyed by the group (its ranks) and the ordinal of the call among the outermost collectives of
- * that group in the step; windows as in window.c. Judged when the call starts, before it can hang.
- * A rank outside the group does nothing in the call and does not count. Messages between two ranks
- * (send, recv) are no collectives: what one sends, the other receives. Cost: O(1) look-ups a call.
+ * that group in the step; windows as in pair_window.c. Judged when the call starts, before it can
+ * hang. A rank outside the group does nothing in the call and does not count. Messages between two
+ * ranks (send, recv) are no collectives: what one sends, the other receives. Cost: O(1) look-ups a
+ * call.
  */
 #include <assert.h>
-#include <invariant/window.h>
+#include <invariant/pair_window.h>
 #include <stdlib.h>
 
 #define COLLECTIVES_MAX (1u << 12) /* of a group in a step */

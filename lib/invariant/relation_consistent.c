@@ -1,10 +1,10 @@
 /* Consistent: replicas of a variable on two ranks, at the same point of training.
  *
  * Keyed by variable, attribute and ordinal of the optimizer.step in the step; windows as in
- * window.c. While inferring, pairs of different variables show what equality depends on.
+ * pair_window.c. While inferring, pairs of different variables show what equality depends on.
  */
 #include <assert.h>
-#include <invariant/window.h>
+#include <invariant/pair_window.h>
 
 #define REPLICAS_MAX (1u << 18) /* in one window */
 

@@ -3,9 +3,10 @@
  * Population CALL_OUTPUT, by function. Facts of the returned value (of a tuple: its first element):
  * "return.dtype is V", ndim, requires_grad, type, or the value itself when it is a word, a flag or
  * None; and "return.P equals arg.K.P" for P of dtype, ndim, shape and shape[0] over the tensor
- * arguments. Calls that return nothing comparable make no instance, nor do calls of modules: one
- * function calls them all, a loss as well as a layer, and what they return is judged at the
- * functions that they call. Cost: O(tensor arguments) a call.
+ * arguments; for the user's functions also "return.shape[0] at most arg.max_K" and "at least
+ * arg.min_K" for whole numbers that are called so. Calls that return nothing comparable make no
+ * instance, nor do calls of modules: one function calls them all, a loss as well as a layer, and
+ * what they return is judged at the functions that they call. Cost: O(tensor arguments) a call.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -57,6 +58,54 @@ static void add_tensor(const output *out, const tocsin_value *value)
     }
 }
 
+/* Is the argument called a limit ("max_new_tokens", "limit_max")? */
+static bool is_limit(const char *field, const char *word)
+{
+    size_t bytes = strlen(word);
+    for (const char *at = strstr(field, word); at != NULL; at = strstr(at + 1, word))
+        if ((at[-1] == '.' || at[-1] == '_') && (at[bytes] == 0 || at[bytes] == '_'))
+            return true;
+    return false;
+}
+
+/* What was returned is a number or has a size: does it keep the limits that the call was given? */
+static void add_bounds(const output *out, const char *what, int64_t size)
+{
+    tocsin_observer *observer = out->observer;
+    tocsin_fact_key key = {
+        .name = tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, what))};
+    for (size_t i = 0; i < out->frame->numbers.count && observer->status == TOCSIN_OK; ++i) {
+        const tocsin_number *number = &out->frame->numbers.items[i];
+        const char *field = tocsin_symbol_text(observer->vocabulary, number->name);
+        if (number->literal.kind != TOCSIN_VALUE_INT || strncmp(field, "arg.", 4) != 0)
+            continue;
+        key.other = number->name;
+        key.predicate = TOCSIN_PREDICATE_RETURN_AT_MOST;
+        if (is_limit(field, "max") && size <= number->literal.integer)
+            tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
+        key.predicate = TOCSIN_PREDICATE_RETURN_AT_LEAST;
+        if (is_limit(field, "min") && size >= number->literal.integer)
+            tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
+    }
+}
+
+static void add_sizes(const output *out, const tocsin_value *value)
+{
+    const tocsin_dictionary *dictionary = &out->process->dictionary;
+    if (value->kind == TOCSIN_VALUE_SEQUENCE)
+        add_bounds(out, "return.length", value->count);
+    else if (value->kind == TOCSIN_VALUE_INT)
+        add_bounds(out, "return", value->as.integer);
+    if (value->kind != TOCSIN_VALUE_TENSOR || value->as.shape == 0)
+        return;
+    const int64_t *sizes;
+    uint32_t ndim = dictionary->shape(dictionary->producer, value->as.shape, &sizes);
+    if (ndim > 0)
+        add_bounds(out, "return.shape[0]", sizes[0]);
+    if (ndim > 1)
+        add_bounds(out, "return.shape[1]", sizes[1]);
+}
+
 static void add_plain(const output *out, const tocsin_value *value)
 {
     tocsin_observer *observer = out->observer;
@@ -103,6 +152,8 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
         add_tensor(&out, value);
     else
         add_plain(&out, value);
+    if (frame->role == TOCSIN_ROLE_USER)
+        add_sizes(&out, &event->values[0]);
     tocsin_observer_emit(observer, &instance);
 }
 

@@ -104,11 +104,9 @@ static void need_invariant(tocsin_needs *needs, const tocsin_invariant *invarian
     default:
         break;
     }
-    tocsin_fact_members members = tocsin_predicate_members(fact.predicate);
-    bool with = members == TOCSIN_FACT_MEMBERS_CALLEE_VALUE;
-    bool callee = with || members == TOCSIN_FACT_MEMBERS_CALLEE;
+    bool callee = tocsin_predicate_members(fact.predicate) == TOCSIN_FACT_MEMBERS_CALLEE;
     if (callee)
-        tocsin_need_call(needs, fact.role, fact.name, with);
+        tocsin_need_call(needs, fact.role, fact.name, false);
     if (callee && fact.role == TOCSIN_ROLE_OPTIMIZER_STEP)
         tocsin_need_call(needs, TOCSIN_ROLE_SCALER, 0, false); /* it may skip the step */
     const tocsin_relation_part *part = tocsin_relation_part_of(population.kind);

@@ -83,14 +83,8 @@ static const statement statements[] = {
      "the random state is that of {ranks}"},
     {OF(CALL, CALLS, OUTPUT), 0.50, "Every call of {call} calls {callee}",
      "{callee} was not called inside"},
-    {OF(CALL, CONTAINS_WITH, OUTPUT), 0.52,
-     "Every call of {call} calls {callee} with {other} = {value}",
-     "{callee} was not called inside with {other} = {value}"},
     {OF(SAMPLED_CALL, CHANGES, OUTPUT), 0.60,
      "Every call of {call} turns some {field} from {value}", "no {field} went from {value}"},
-    {OF(CALL_VARIABLE, CHANGES, OUTPUT), 0.82,
-     "Every call of {call} turns the {field} of each variable that it reads from {value}",
-     "{field} did not go from {value}"},
     {OF(SAMPLED_CALL, FINDS_GRADIENT, GRADIENT_MISSING), 0.72,
      "Every call of {call} finds a gradient on some parameter", "no parameter has a gradient"},
     {OF(SAMPLED_CALL, HOLDS_TRAINABLE, OWNERSHIP), 0.75,
@@ -183,8 +177,6 @@ static const statement statements[] = {
      "the number of tokens is not the planned one"},
     {OF(REPEATED_CALL, FOLLOWS, ORDER), 0.40, "Between two calls of {call}, {callee} is called",
      "{callee} was not called since the previous call"},
-    {OF(LEADING_CALL, LEADS, ORDER), 0.41, "After every call of {call}, {callee} is called",
-     "{callee} was not called before the next call"},
     {OF(CALL_ARGUMENTS, ARGUMENT_IS, ARGUMENT), 0.30, "Every call of {call} has {field} = {value}",
      "{field} is {actual}, not {value}"},
     {OF(FURTHER_CALL, DISTINCT, ARGUMENT), 0.35,
@@ -193,12 +185,6 @@ static const statement statements[] = {
     {OF(COLLECTIVES, SAME, COLLECTIVE), 0.80,
      "The n-th collective of a group in a step has the same {field} on every two ranks",
      "{field} differs between {ranks}"},
-    {OF(CALLS_ACROSS, SAME, ARGUMENT), 0.45,
-     "The n-th call of {call} in a step has the same {field} on every two ranks",
-     "{field} differs between {ranks}"},
-    {OF(CALLS_ACROSS, DIFFERS, ARGUMENT), 0.45,
-     "The n-th call of {call} in a step has another {field} on every two ranks",
-     "{field} is the same on {ranks}"},
     {OF(CALL_OUTPUT, RETURN_IS, OUTPUT), 0.32, "Every call of {call} returns {field} = {value}",
      "{field} is not {value}"},
     {OF(CALL_OUTPUT, RETURN_MATCHES, OUTPUT), 0.33,
@@ -462,10 +448,7 @@ const char *tocsin_severity_of(const tocsin_vocabulary *vocabulary,
         return tocsin_population_is_pair(vocabulary, invariant->population) ? "error" : "warning";
     case TOCSIN_RELATION_CONTAIN: {
         tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
-        return fact.predicate == TOCSIN_PREDICATE_CALLS ||
-                       fact.predicate == TOCSIN_PREDICATE_CONTAINS_WITH
-                   ? "warning"
-                   : "error";
+        return fact.predicate == TOCSIN_PREDICATE_CALLS ? "warning" : "error";
     }
     default:
         return "error";

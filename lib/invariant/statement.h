@@ -14,11 +14,10 @@ typedef enum tocsin_population_members {
 
 typedef enum tocsin_fact_members {
     TOCSIN_FACT_MEMBERS_NONE,
-    TOCSIN_FACT_MEMBERS_CALLEE,      /* role or name */
-    TOCSIN_FACT_MEMBERS_FIELD,       /* name */
-    TOCSIN_FACT_MEMBERS_VALUE,       /* name, value */
-    TOCSIN_FACT_MEMBERS_OTHER,       /* name, other */
-    TOCSIN_FACT_MEMBERS_CALLEE_VALUE /* role or name, other (field of the callee), value */
+    TOCSIN_FACT_MEMBERS_CALLEE, /* role or name */
+    TOCSIN_FACT_MEMBERS_FIELD,  /* name */
+    TOCSIN_FACT_MEMBERS_VALUE,  /* name, value */
+    TOCSIN_FACT_MEMBERS_OTHER   /* name, other */
 } tocsin_fact_members;
 
 typedef struct tocsin_population_trait {
@@ -29,7 +28,7 @@ typedef struct tocsin_population_trait {
 } tocsin_population_trait;
 
 const tocsin_population_trait *tocsin_population_get_trait(uint8_t kind);
-const char *tocsin_predicate_slug(uint8_t predicate);
+const char *tocsin_predicate_slug(uint8_t predicate); /* NULL: no such number */
 tocsin_fact_members tocsin_predicate_members(uint8_t predicate);
 
 /* Can this predicate be stated of this kind of population? */

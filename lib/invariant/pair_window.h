@@ -1,8 +1,8 @@
-/* lib/invariant/window.h - where processes meet: reports of one step, compared in pairs. Inside the
- * module only.
+/* lib/invariant/pair_window.h - where processes meet: reports of one step, compared in pairs.
+ * Inside the module only.
  */
-#ifndef TOCSIN_WINDOW_H
-#define TOCSIN_WINDOW_H
+#ifndef TOCSIN_PAIR_WINDOW_H
+#define TOCSIN_PAIR_WINDOW_H
 
 #include <invariant/relation.h>
 

@@ -8,7 +8,7 @@
  * compared in a step.
  */
 #include <assert.h>
-#include <invariant/window.h>
+#include <invariant/pair_window.h>
 
 #define WINDOWS_MAX 64
 
