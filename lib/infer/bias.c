@@ -80,10 +80,11 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
     for (size_t i = 0; i < TOCSIN_COUNT_OF(properties); ++i)
         if (ends_with(field, properties[i]))
             return TOCSIN_DROP_DATA_FLOW;
-    /* The mode of a module is how its call is told to behave; train() and eval() change it. */
+    /* The mode of a module is how its call is told to behave; train() and eval() change it, and
+     * state_dict() and the like do not ask for it. */
     const char *function = tocsin_symbol_text(vocabulary, population.name);
     bool mode = strcmp(field, "self.training") == 0 && !ends_with(function, ".train") &&
-                !ends_with(function, ".eval");
+                !ends_with(function, ".eval") && !starts_with(function, "torch.nn.Module.");
     if (starts_with(field, "self.") && !mode)
         return TOCSIN_DROP_OPTION;
     tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
@@ -94,9 +95,11 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
 
 static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
 {
+    /* The class of what is returned is the program's: what torch.load gives is what was saved. */
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
     bool property = ends_with(field, ".requires_grad") ||
-                    (fact.predicate == TOCSIN_PREDICATE_RETURN_IS && ends_with(field, ".ndim"));
+                    (fact.predicate == TOCSIN_PREDICATE_RETURN_IS &&
+                     (ends_with(field, ".ndim") || ends_with(field, ".type")));
     return property ? TOCSIN_DROP_DATA_FLOW : TOCSIN_DROP_KEPT;
 }
 

@@ -105,6 +105,28 @@ static tocsin_drop argument(const char *field, const char *value)
     return argument_of("torch.dropout", field, value);
 }
 
+static void what_is_returned_is_of_the_programs_class(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *field, *value;
+        tocsin_drop drop;
+    } cases[] = {
+        {"return.type", "dict", TOCSIN_DROP_DATA_FLOW},
+        {"return.dtype", "bfloat16", TOCSIN_DROP_KEPT},
+        {"return", "None", TOCSIN_DROP_KEPT},
+    };
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(cases); ++i) {
+        tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_RETURN_IS,
+                               .name = symbol(cases[i].field)};
+        key.value = scalar(cases[i].value);
+        assert_int_equal(tocsin_bias_of_fact(
+                             vocabulary, population(TOCSIN_POPULATION_CALL_OUTPUT, 0, "torch.load"),
+                             tocsin_fact_of(vocabulary, &key)),
+                         cases[i].drop);
+    }
+}
+
 static void arguments_are_flags_words_and_off(void **state)
 {
     (void)state;
@@ -113,6 +135,8 @@ static void arguments_are_flags_words_and_off(void **state)
     assert_int_equal(argument("arg.p", "0"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("self.training", "True"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument_of("torch.nn.Module.train", "self.training", "True"),
+                     TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.nn.Module.state_dict", "self.training", "True"),
                      TOCSIN_DROP_OPTION);
     assert_int_equal(argument("self.capturable", "False"), TOCSIN_DROP_OPTION);
     assert_int_equal(argument("arg.p", "3"), TOCSIN_DROP_MAGNITUDE);
@@ -214,6 +238,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(order_is_that_of_the_loop),
         TEST(containment_is_of_the_library_and_of_verbs),
+        TEST(what_is_returned_is_of_the_programs_class),
         TEST(arguments_are_flags_words_and_off),
         TEST(clauses_speak_of_what_carries_over),
         TEST(context_is_kept_where_precision_and_mode_matter),
