@@ -96,31 +96,22 @@ typedef enum tocsin_relation_kind {
     X(17, CALL_OUTPUT, OUTPUT, "call", 0, CALL)                                                    \
     X(18, SAMPLED_CALL, CONTAIN, "sampled call", 0, CALL)                                          \
     X(19, FURTHER_CALL, ARGUMENT, "further call in a step", 0, CALL)                               \
-    X(23, RESTING_VARIABLE, FORALL, "variable between steps", 0, VARIABLE)                         \
-    X(24, FROZEN_MODULE_BUFFER, FORALL, "buffer of a frozen module", 0, NONE)                      \
-    X(25, STALLED_PARAMETER, FORALL, "half-precision parameter with gradient", 0, NONE)            \
-    X(26, REQUIRES_GRAD, FORALL, "parameter over its life", 0, NONE)                               \
-    X(27, OPTIMIZER_STATE, FORALL, "optimizer state", 0, NONE)                                     \
-    X(28, DECAYED_PARAMETER, FORALL, "parameter of a weight-decay group", 0, NONE)                 \
-    X(29, TIED_PAIR, FORALL, "tied parameters", 0, NONE)                                           \
-    X(30, ATTRIBUTE, FORALL, "attribute", 0, NONE)                                                 \
-    X(31, GROUP_LR, FORALL, "learning rate of a group", 0, NONE)                                   \
-    X(32, SIBLINGS, FORALL, "parameters of equal layers", 0, NONE)                                 \
-    X(33, RNG_PAIR, CONSISTENT, "random states", 1, NONE)                                          \
-    X(34, SAVED_TENSOR, CHECKPOINT, "saved tensor", 0, NONE)                                       \
-    X(35, LOADED_TENSOR, CHECKPOINT, "loaded tensor", 0, NONE)                                     \
-    X(36, BATCH, DATA, "batch", 1, NONE)                                                           \
-    X(37, EPOCH, DATA, "epoch", 0, NONE)                                                           \
-    X(38, RUN, PLAN, "run", 0, NONE)                                                               \
-    X(39, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
-    X(40, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
-    X(41, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)
+    X(20, RESTING_VARIABLE, FORALL, "variable between steps", 0, VARIABLE)                         \
+    X(21, STALLED_PARAMETER, FORALL, "half-precision parameter with gradient", 0, NONE)            \
+    X(22, TIED_PAIR, FORALL, "tied parameters", 0, NONE)                                           \
+    X(23, SAVED_TENSOR, CHECKPOINT, "saved tensor", 0, NONE)                                       \
+    X(24, BATCH, DATA, "batch", 1, NONE)                                                           \
+    X(25, EPOCH, DATA, "epoch", 0, NONE)                                                           \
+    X(26, RUN, PLAN, "run", 0, NONE)                                                               \
+    X(27, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
+    X(28, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
+    X(29, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 42
+        TOCSIN_POPULATION_KIND_COUNT = 30
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -151,35 +142,25 @@ typedef struct tocsin_population_key {
     X(16, SAME, "same", FIELD)                     /* name: what both ranks share */               \
     X(17, RETURN_IS, "return equals", VALUE)       /* name: "return.dtype"; value */               \
     X(18, RETURN_MATCHES, "return matches", OTHER) /* name: "return.dtype"; other: field */        \
-    X(20, CHANGES, "changes", VALUE)               /* name: attribute; value: "non_zero>none" */   \
-    X(22, RETURN_AT_MOST, "return at most", OTHER) /* name: "return.shape[0]"; other: field */     \
-    X(23, RETURN_AT_LEAST, "return at least", OTHER)                                               \
-    X(24, DIFFERS, "differs", FIELD) /* name: what differs between ranks */                        \
-    X(25, MOVES, "moves within 16 updates", NONE)                                                  \
-    X(26, FLAG_STAYS, "requires_grad stays", NONE)                                                 \
-    X(27, DTYPE_AS_PARAMETER, "as wide as its parameter", NONE)                                    \
-    X(28, AS_LIVE, "equals the live tensor", NONE)                                                 \
-    X(29, AS_SAVED, "equals the saved tensor", NONE)                                               \
-    X(30, COMPLETE, "complete", NONE)                                                              \
-    X(31, DECAY_BY_RANK, "decay as its shape has axes", NONE)                                      \
-    X(32, TIED_STAYS, "tie stays", NONE)                                                           \
-    X(33, VALUE_STAYS, "value stays", NONE)                                                        \
-    X(34, DISJOINT, "no sample twice", NONE)                                                       \
-    X(35, COVERS, "covers the data set", NONE)                                                     \
-    X(36, REORDERED, "in another order than before", NONE)                                         \
-    X(37, LR_CONTINUES, "goes on after loading", NONE)                                             \
-    X(38, STEPS_AS_PLANNED, "steps as planned", NONE)                                              \
-    X(39, TOKENS_AS_PLANNED, "tokens as planned", NONE)                                            \
-    X(40, ALIKE, "alike", NONE)                                                                    \
-    X(41, KEEPS_MODE, "keeps training mode", NONE)                                                 \
-    X(42, NEW_DATA, "other data than the batch before", NONE)                                      \
-    X(43, NEW_GRADIENTS, "other gradients than the update before", NONE)
+    X(19, CHANGES, "changes", VALUE)               /* name: attribute; value: "non_zero>none" */   \
+    X(20, RETURN_AT_MOST, "return at most", OTHER) /* name: "return.shape[0]"; other: field */     \
+    X(21, RETURN_AT_LEAST, "return at least", OTHER)                                               \
+    X(22, DIFFERS, "differs", FIELD) /* name: what differs between ranks */                        \
+    X(23, MOVES, "moves within 16 updates", NONE)                                                  \
+    X(24, AS_LIVE, "equals the live tensor", NONE)                                                 \
+    X(25, TIED_STAYS, "tie stays", NONE)                                                           \
+    X(26, DISJOINT, "no sample twice", NONE)                                                       \
+    X(27, REORDERED, "in another order than before", NONE)                                         \
+    X(28, STEPS_AS_PLANNED, "steps as planned", NONE)                                              \
+    X(29, KEEPS_MODE, "keeps training mode", NONE)                                                 \
+    X(30, NEW_DATA, "other data than the batch before", NONE)                                      \
+    X(31, NEW_GRADIENTS, "other gradients than the update before", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 44
+        TOCSIN_PREDICATE_COUNT = 32
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

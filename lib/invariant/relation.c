@@ -49,21 +49,19 @@ static const tocsin_code codes[] = {
      "The dtype, shape, requires_grad or value that a function returned does not stand in the\n"
      "relation to its arguments that it always had. Common causes: autocast not applied, a batch\n"
      "flattened or cut, a detached output."},
-    {"TOC007", "Checkpoint", "a checkpoint is not what was trained, or not what was loaded",
-     "A tensor that was saved differs from the live one, a loaded tensor from the saved one, or "
-     "one\n"
-     "is missing. Common causes: saving the wrong object or before the step, a key that was\n"
-     "renamed, strict=False, loading into a copy that is not trained."},
+    {"TOC007", "Checkpoint", "a checkpoint is not the model that was trained",
+     "Of the parameters that were saved together some hold what the model holds and others do "
+     "not,\n"
+     "although all of them are trained. Common causes: a dictionary put together by the wrong key\n"
+     "(shape, storage), a part taken from before the step, tied tensors left out by mistake."},
     {"TOC008", "Data", "samples are not read as they should be",
-     "Two ranks or workers read the same samples, an epoch left samples out, or it read them in "
-     "the\n"
-     "order of the one before. Common causes: no DistributedSampler, set_epoch() forgotten, "
-     "workers\n"
-     "with equal random states."},
+     "Two ranks trained on the same batch, batches of different samples held the same data, or a\n"
+     "shuffled epoch had the order of the one before. Common causes: no DistributedSampler,\n"
+     "set_epoch() forgotten, workers with equal random states."},
     {"TOC009", "Plan", "the run is not what was planned",
-     "The number of steps or tokens is not what was declared by tocsin.expect() or the trainer's\n"
-     "arguments. Common causes: rounding by gradient accumulation or by the number of ranks,\n"
-     "the last batch dropped."},
+     "The number of steps is not what was declared by tocsin.expect() or the trainer's arguments.\n"
+     "Common causes: rounding by gradient accumulation or by the number of ranks, the last batch\n"
+     "dropped."},
 };
 
 _Static_assert(TOCSIN_COUNT_OF(codes) + 1 == TOCSIN_RELATION_COUNT, "one code a relation");
