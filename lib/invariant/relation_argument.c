@@ -39,15 +39,18 @@ static uint64_t hash_arguments(const tocsin_frame *frame, const tocsin_event *ev
     return hash == 0 ? 0 : tocsin_mix64(hash ^ frame->callables[0]) | 1;
 }
 
-/* Is a tensor filled by the user's own call, before training? What constructors do is theirs, and
- * memory that is filled again while training is a buffer for noise. */
-static bool is_first_fill(const tocsin_observer *observer, const tocsin_process *process,
-                          const tocsin_thread *thread, const tocsin_frame *frame)
+static bool is_fill(const tocsin_observer *observer, const tocsin_frame *frame)
 {
     tocsin_symbol name = observer->callables.items[frame->callables[0]].name;
-    if (frame->role != TOCSIN_ROLE_INITIALIZE ||
-        strncmp(tocsin_symbol_text(observer->vocabulary, name), "torch.Tensor.", 13) != 0)
-        return false;
+    return frame->role == TOCSIN_ROLE_INITIALIZE &&
+           strncmp(tocsin_symbol_text(observer->vocabulary, name), "torch.Tensor.", 13) == 0;
+}
+
+/* Is a tensor filled by the user's own call, before training? What constructors do is theirs, and
+ * memory that is filled again while training is a buffer for noise. */
+static bool is_before_training(const tocsin_observer *observer, const tocsin_process *process,
+                               const tocsin_thread *thread)
+{
     for (size_t i = 0; i + 1 < thread->open; ++i)
         if (thread->frames.items[i].role == TOCSIN_ROLE_INITIALIZE)
             return false;
@@ -140,9 +143,9 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
     }
     if (further != 0 && judges_distinct(frame->role))
         judge_distinct(observer, process, frame,
-                       is_first_fill(observer, process, thread, frame)
-                           ? hash_fill(frame, event)
-                           : hash_arguments(frame, event),
+                       !is_fill(observer, frame) ? hash_arguments(frame, event)
+                       : is_before_training(observer, process, thread) ? hash_fill(frame, event)
+                                                                       : 0,
                        further);
 }
 
