@@ -89,6 +89,8 @@ class Corpus:
         if not run.exists() or done.returncode != 0 and not recording.may_fail:
             why = done.stderr[-2000:]
             raise CorpusError(f"{recording.name} failed ({done.returncode}):\n{why}")
+        if not any(run.glob("process-*.trace")):
+            raise CorpusError(f"{recording.name}: nothing was recorded:\n{done.stderr[-2000:]}")
         mark.write_text(made_from)
         return run
 

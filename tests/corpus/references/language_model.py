@@ -38,7 +38,15 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(Layer(width, 0.1) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocabulary, bias=False)
+        self.apply(self.initialise)
         self.output.weight = self.tokens.weight
+
+    @staticmethod
+    def initialise(module):
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            module.weight.data.normal_(mean=0.0, std=0.02)
+            if getattr(module, "bias", None) is not None:
+                module.bias.data.zero_()
 
     def forward(self, ids):
         x = self.tokens(ids) + self.positions[: ids.shape[1]]

@@ -39,6 +39,9 @@ class VisionTransformer(nn.Module):
         self.place = nn.Parameter(torch.randn(9, 12) * 0.02)
         self.encoders = nn.ModuleList(Encoder(12, 0.15) for _ in range(2))
         self.classes = nn.Linear(12, 4)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.weight.data.normal_(mean=0.0, std=module.in_features**-0.5)
 
     def forward(self, images):
         x = self.patches(images).flatten(2).transpose(1, 2) + self.place
