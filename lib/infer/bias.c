@@ -80,9 +80,13 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
     for (size_t i = 0; i < TOCSIN_COUNT_OF(properties); ++i)
         if (ends_with(field, properties[i]))
             return TOCSIN_DROP_DATA_FLOW;
+    /* How a tensor is filled is the model's choice. */
+    const char *function = tocsin_symbol_text(vocabulary, population.name);
+    if (starts_with(function, "torch.nn.init.") ||
+        (starts_with(function, "torch.Tensor.") && ends_with(function, "_")))
+        return TOCSIN_DROP_OPTION;
     /* The mode of a module is how its call is told to behave; train() and eval() change it, and
      * state_dict() and the like do not ask for it. */
-    const char *function = tocsin_symbol_text(vocabulary, population.name);
     bool mode = strcmp(field, "self.training") == 0 && !ends_with(function, ".train") &&
                 !ends_with(function, ".eval") && !starts_with(function, "torch.nn.Module.");
     if (starts_with(field, "self.") && !mode)

@@ -139,6 +139,9 @@ static void arguments_are_flags_words_and_off(void **state)
     assert_int_equal(argument_of("torch.nn.Module.state_dict", "self.training", "True"),
                      TOCSIN_DROP_OPTION);
     assert_int_equal(argument("self.capturable", "False"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.Tensor.normal_", "arg.generator", "None"),
+                     TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.nn.init.zeros_", "arg.p", "0"), TOCSIN_DROP_OPTION);
     assert_int_equal(argument("arg.p", "3"), TOCSIN_DROP_MAGNITUDE);
     assert_int_equal(argument("arg.input.dtype", "float32"), TOCSIN_DROP_DATA_FLOW);
     assert_int_equal(argument("arg.input.requires_grad", "True"), TOCSIN_DROP_DATA_FLOW);
