@@ -295,7 +295,7 @@ static int dtype_rank(uint8_t dtype)
 /* Rounding is not looked at, but a cast to integers, say, is no identity. */
 static certify_outcome judge_cast(certify_checker *checker, certify_judgement *now)
 {
-    char key[16];
+    char key[24];
     const int from = dtype_rank(now->step->from_dtype), to = dtype_rank(now->step->to_dtype);
     if (from == 0 || to == 0 || from <= to)
         return certify_judge_multiple(checker, now);
