@@ -31,8 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tocsin_string_printf(&file, "%016llx%016llx\n", (unsigned long long)checksum.high,
                          (unsigned long long)checksum.low);
     tocsin_string_append(&file, data, size);
-    if (tocsin_known_parse(&known, tocsin_string_text(&file), file.bytes, header, ROLES, &found,
-                           &error) == TOCSIN_OK &&
+    if (tocsin_known_parse(&known, NULL, tocsin_string_text(&file), file.bytes, header, ROLES,
+                           &found, &error) == TOCSIN_OK &&
         found)
         look_at(&known);
     tocsin_known_free(&known);

@@ -259,11 +259,11 @@ typedef struct tocsin_known {
 } tocsin_known;
 
 void tocsin_known_free(tocsin_known *known);
-/* *found: the text is a whole file of the cache, of this header; anything else is as if there were
- * none, and `known` is empty. Errors: E_MEMORY. */
-tocsin_status tocsin_known_parse(tocsin_known *known, const char *text, size_t bytes,
-                                 tocsin_hash128 header, size_t role_count, bool *found,
-                                 tocsin_error *error);
+/* *found: the text is a whole file of the cache, of this header; then `copy` (or NULL) is the same
+ * once more. Anything else is as if there were none, and both are empty. Errors: E_MEMORY. */
+tocsin_status tocsin_known_parse(tocsin_known *known, tocsin_known *copy, const char *text,
+                                 size_t bytes, tocsin_hash128 header, size_t role_count,
+                                 bool *found, tocsin_error *error);
 /* Append the file's text. */
 tocsin_status tocsin_known_write(const tocsin_known *known, tocsin_string *file,
                                  tocsin_error *error);

@@ -416,24 +416,41 @@ static tocsin_status parse_store(const char *text, size_t bytes, tocsin_json_val
     return status == TOCSIN_E_MEMORY ? tocsin_error_memory(error) : TOCSIN_OK;
 }
 
-tocsin_status tocsin_known_parse(tocsin_known *known, const char *text, size_t bytes,
-                                 tocsin_hash128 header, size_t role_count, bool *found,
-                                 tocsin_error *error)
+/* One reading of the JSON. *found: it is what it should be. */
+static tocsin_status fill(tocsin_known *known, const tocsin_json_value *root, tocsin_hash128 header,
+                          size_t role_count, bool *found, tocsin_error *error)
+{
+    loader one = {.known = known, .sound = true};
+    *known = (tocsin_known){0};
+    keep(&one, tocsin_cuts_init(&known->cuts, role_count));
+    if (one.sound)
+        get_known(&one, root);
+    *found = one.sound && known->header.low == header.low && known->header.high == header.high;
+    return one.memory ? tocsin_error_memory(error) : TOCSIN_OK;
+}
+
+tocsin_status tocsin_known_parse(tocsin_known *known, tocsin_known *copy, const char *text,
+                                 size_t bytes, tocsin_hash128 header, size_t role_count,
+                                 bool *found, tocsin_error *error)
 {
     tocsin_json_value *root;
-    loader one = {.known = known, .sound = true};
 
     *known = (tocsin_known){0};
+    if (copy != NULL)
+        *copy = (tocsin_known){0};
     *found = false;
     TOCSIN_TRY(parse_store(text, bytes, &root, error));
     if (root == NULL)
         return TOCSIN_OK;
-    keep(&one, tocsin_cuts_init(&known->cuts, role_count));
-    if (one.sound)
-        get_known(&one, root);
+    tocsin_status status = fill(known, root, header, role_count, found, error);
+    if (status == TOCSIN_OK && *found && copy != NULL)
+        status = fill(copy, root, header, role_count, found, error);
     tocsin_json_free(root);
-    *found = one.sound && known->header.low == header.low && known->header.high == header.high;
-    if (!*found)
+    if (status != TOCSIN_OK || !*found) {
+        *found = false;
         tocsin_known_free(known);
-    return one.memory ? tocsin_error_memory(error) : TOCSIN_OK;
+        if (copy != NULL)
+            tocsin_known_free(copy);
+    }
+    return status;
 }

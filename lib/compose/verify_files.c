@@ -283,7 +283,6 @@ static tocsin_status start_from_store(tocsin_composer *one, bool *found, tocsin_
     tocsin_string file = {.limit_bytes = STORE_BYTES_MAX};
     char *text = NULL;
     size_t bytes = 0;
-    bool again = false;
 
     if (tocsin_scale_rank(one->scale) == 0 &&
         tocsin_file_load(tocsin_string_text(&one->store_path), STORE_BYTES_MAX, &file, NULL) !=
@@ -293,12 +292,8 @@ static tocsin_status start_from_store(tocsin_composer *one, bool *found, tocsin_
                                                   &text, &bytes, error);
     tocsin_string_free(&file);
     if (status == TOCSIN_OK)
-        status = tocsin_known_parse(&one->before, text, bytes, one->header, one->role_count, found,
-                                    error);
-    if (status == TOCSIN_OK && *found)
-        status =
-            tocsin_known_parse(&one->now, text, bytes, one->header, one->role_count, &again, error);
-    *found &= again;
+        status = tocsin_known_parse(&one->before, &one->now, text, bytes, one->header,
+                                    one->role_count, found, error);
     one->now.logical = logical;
     tocsin_scale_free(text);
     return status;
@@ -511,8 +506,8 @@ static tocsin_status share_cuts(tocsin_composer *one, bool cut, tocsin_error *er
                                         &bytes, error);
     tocsin_string_free(&file);
     if (status == TOCSIN_OK && tocsin_scale_rank(one->scale) != 0) {
-        status =
-            tocsin_known_parse(&shared, text, bytes, one->header, one->role_count, &found, error);
+        status = tocsin_known_parse(&shared, NULL, text, bytes, one->header, one->role_count,
+                                    &found, error);
         tocsin_known_free(&one->now);
         one->now = shared;
         one->now.logical = logical;
@@ -584,7 +579,6 @@ static tocsin_status try_cache(tocsin_composer *one, uint64_t start_ns,
     if (one->role_count != one->parallel->roles.count || one->logical->roles.count != 1)
         return TOCSIN_OK; /* the whole says what is wrong */
     TOCSIN_TRY(prepare_cache(one, error));
-    TOCSIN_TRY(tocsin_logical_index_init(&one->index, one->logical, error));
     if (one->options->proving.certificate_path == NULL)
         TOCSIN_TRY(start_from_store(one, fits, error));
     if (*fits)
@@ -613,6 +607,8 @@ static tocsin_status load_logical(tocsin_composer *one, const char *path, tocsin
                                          &one->options->logical, &one->logical, error);
     }
     tocsin_string_free(&content);
+    if (status == TOCSIN_OK && one->options->cache != NULL)
+        status = tocsin_logical_index_init(&one->index, one->logical, error);
     return status;
 }
 
