@@ -22,7 +22,7 @@ typedef struct run_options {
     cli_texts modules;
     cli_texts invariants;
     cli_texts suppressions;
-    bool library;
+    bool with_library;
     const char *report_path; /* NULL: text on stderr, JSON on stdout */
     unsigned format;
     bool all;
@@ -34,7 +34,7 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
                    cli_checking *checking)
 {
     tocsin_error error;
-    int result = cli_checking_load(checking, &options->invariants, options->library);
+    int result = cli_checking_load(checking, &options->invariants, options->with_library);
     if (result == CLI_HOLDS) {
         result = cli_recording_prepare(recording, &options->recording, command);
     }
@@ -149,7 +149,7 @@ int cmd_run(int argc, char **argv)
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &run.invariants},
         {"library", 'l', CLI_FLAG, NULL, "the shipped invariants, too; without -i: they alone",
-         &run.library},
+         &run.with_library},
         {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable",
          &run.suppressions},
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
