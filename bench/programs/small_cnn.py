@@ -1,4 +1,5 @@
-"""A small CNN on random images, STEPS steps long: what bench/infer.py has TrainCheck record."""
+"""A small CNN on random images, STEPS steps of BATCH images from SEED: what bench/infer.py has
+TrainCheck record."""
 
 import os
 
@@ -22,10 +23,11 @@ class Net(nn.Module):
 
 
 def train(model, optimizer):
+    batch = int(os.environ.get("BATCH", "16"))
     model.train()
     for _ in range(int(os.environ["STEPS"])):
-        images = torch.randn(16, 1, 28, 28)
-        labels = torch.randint(0, 10, (16,))
+        images = torch.randn(batch, 1, 28, 28)
+        labels = torch.randint(0, 10, (batch,))
         optimizer.zero_grad()
         loss = F.nll_loss(model(images), labels)
         loss.backward()
@@ -33,7 +35,7 @@ def train(model, optimizer):
 
 
 def main():
-    torch.manual_seed(1)
+    torch.manual_seed(int(os.environ.get("SEED", "1")))
     model = Net()
     optimizer = torch.optim.Adadelta(model.parameters(), lr=1.0)
     train(model, optimizer)

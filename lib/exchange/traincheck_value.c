@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ELEMENTS_MAX = 4 };
+enum { ELEMENTS_MAX = 4, DESCRIBED_NAME_MAX = 60, DESCRIPTION_MAX = 2048 };
 
 static tocsin_id check(tocsin_definer *definer, tocsin_id id)
 {
@@ -127,6 +127,59 @@ static bool ends_with(const char *text, const char *tail)
     return bytes >= tail_bytes && strcmp(text + bytes - tail_bytes, tail) == 0;
 }
 
+/* Attributes that a value has room for, or that follow from those. */
+static bool is_placed(const char *key)
+{
+    static const char *const placed[] = {"dtype",    "shape",  "ndim", "requires_grad",
+                                         "itemsize", "nbytes", "data"};
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(placed); ++i)
+        if (strcmp(key, placed[i]) == 0)
+            return true;
+    return key[0] == '_';
+}
+
+/* None, flags, small numbers and words; 0: anything else. */
+static int print_attribute(char *out, size_t room, const char *key, const tocsin_json_value *value)
+{
+    const char *text = tocsin_json_get_text(value);
+    bool truth = false;
+    int64_t integer;
+    if (strlen(key) > DESCRIBED_NAME_MAX || strpbrk(key, ";=") != NULL)
+        return 0;
+    if (tocsin_json_get_kind(value) == TOCSIN_JSON_NULL)
+        return snprintf(out, room, ";%s=None", key);
+    if (tocsin_json_get_bool(value, &truth))
+        return snprintf(out, room, ";%s=%s", key, truth ? "True" : "False");
+    if (tocsin_json_get_integer(value, &integer) && integer >= -16 && integer <= 16)
+        return snprintf(out, room, ";%s=%d", key, (int)integer);
+    if (text == NULL || strlen(text) > DESCRIBED_NAME_MAX || strpbrk(text, ";=") != NULL)
+        return 0;
+    if (ends_with(key, "dtype") && strncmp(text, "torch.", 6) == 0)
+        text += 6;
+    return snprintf(out, room, ";%s=%s", key, text);
+}
+
+/* What else is said of a tensor, in the text of its type: lib/invariant/tensor_property.c. */
+static tocsin_id describe(tocsin_definer *definer, const char *type,
+                          const tocsin_json_value *tensor)
+{
+    char text[DESCRIPTION_MAX];
+    void *cursor = NULL;
+    const char *key;
+    const tocsin_json_value *value;
+    int bytes = snprintf(text, sizeof text, "%.200s", type);
+    int begin = bytes;
+    while (tocsin_json_next_member(tensor, &cursor, &key, &value)) {
+        size_t room = sizeof text - (size_t)bytes;
+        int more = is_placed(key) ? 0 : print_attribute(text + bytes, room, key, value);
+        if (more > 0 && (size_t)more < room)
+            bytes += more;
+    }
+    return bytes == begin
+               ? 0
+               : check(definer, tocsin_trace_define_string(definer->writer, text, (size_t)bytes));
+}
+
 static void fill_tensor(tocsin_definer *definer, const char *type, const tocsin_json_value *tensor,
                         tocsin_value *value)
 {
@@ -135,6 +188,7 @@ static void fill_tensor(tocsin_definer *definer, const char *type, const tocsin_
     value->as.shape =
         tocsin_define_shape(definer, tocsin_json_get_member(tensor, "shape"), &value->ndim);
     value->count = memory_tag(tensor);
+    value->type = describe(definer, type, tensor);
     if (flag_of(tensor, "requires_grad"))
         value->flags |= TOCSIN_VALUE_REQUIRES_GRAD;
     if (tocsin_json_get_kind(tocsin_json_get_member(tensor, "grad_fn")) != TOCSIN_JSON_NULL)

@@ -107,7 +107,8 @@ static tocsin_status read_run(struct reading *reading, tocsin_examples *examples
     tocsin_observer_options options = {.vocabulary = examples->vocabulary,
                                        .sink = tocsin_examples_add,
                                        .context = examples,
-                                       .contrast = true};
+                                       .contrast = true,
+                                       .wide = examples->wide};
     TOCSIN_TRY(tocsin_run_open(reading->directory, false, &reading->run, error));
     reading->processes = tocsin_run_process_count(reading->run);
     reading->more = tocsin_alloc(reading->processes * sizeof *reading->more);

@@ -217,7 +217,9 @@ static void add_tensor(call_builder *builder, size_t index, const tocsin_value *
         frame->tensors[frame->tensor_count++] = (tocsin_tensor_argument){.names = (uint32_t)index,
                                                                          .dtype = value->dtype,
                                                                          .ndim = value->ndim,
-                                                                         .shape = value->as.shape};
+                                                                         .flags = value->flags,
+                                                                         .shape = value->as.shape,
+                                                                         .type = value->type};
 }
 
 /* Remember the exact value of a number that its field only names by type. */

@@ -290,6 +290,7 @@ typedef struct tocsin_observer_options {
     const tocsin_wanted *wanted; /* NULL: everything. Copied. */
     bool contrast; /* inferring: also sample pairs of different variables (at most 64 a window),
                       which show what makes replicas equal */
+    bool wide;     /* inferring: also facts that only wide learning may claim */
 } tocsin_observer_options;
 
 TOCSIN_MUST_CHECK tocsin_status tocsin_observer_new(const tocsin_observer_options *options,

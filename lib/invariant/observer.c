@@ -372,11 +372,12 @@ static void stand_for_step(tocsin_observer *observer, tocsin_thread *thread,
 }
 
 /* When checking, a call contains what the calls in it contain: whoever writes "F calls G" by hand,
- * or for another tool, need not say how deep. (Learning keeps to direct calls, which imply it.) */
+ * or for another tool, need not say how deep. (Learning keeps to direct calls, which imply it,
+ * unless it is wide.) */
 static void pass_on_inside(tocsin_observer *observer, tocsin_frame *outer,
                            const tocsin_frame *frame)
 {
-    if (!observer->filtered)
+    if (!observer->filtered && !observer->wide)
         return;
     while (outer->inside.count < frame->inside.count && observer->status == TOCSIN_OK)
         PUSH(observer, &outer->inside, 0);
@@ -627,6 +628,7 @@ tocsin_status tocsin_observer_new(const tocsin_observer_options *options,
     made->sink = options->sink;
     made->context = options->context;
     made->contrast = options->contrast;
+    made->wide = options->wide && options->wanted == NULL;
     made->filtered = options->wanted != NULL;
     made->error = error;
     if (made->filtered &&

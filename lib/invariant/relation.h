@@ -45,7 +45,9 @@ typedef struct tocsin_tensor_argument {
     uint32_t names; /* index into the observer's field names */
     uint8_t dtype;
     uint8_t ndim;
+    uint8_t flags; /* of its value; IN_SEQUENCE: the first element of a list */
     tocsin_id shape;
+    tocsin_id type;
 } tocsin_tensor_argument;
 
 /* Attributes of variables, and their words. */
@@ -247,6 +249,7 @@ struct tocsin_observer {
     tocsin_instance_sink *sink;
     void *context;
     bool contrast;
+    bool wide;
     bool filtered;
     tocsin_map wanted_populations;
     tocsin_map wanted_facts;

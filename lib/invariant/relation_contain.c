@@ -2,13 +2,12 @@
  *
  * Population CALL (by function and by role): facts "calls G" for functions called directly inside
  * and for roles at any depth (deeper functions follow by composition), same thread, returned.
- * Population SAMPLED_CALL by function, when somebody asks for it: calls during which a variable was
- * read, in any thread; facts "changes A from X": two readings of an attribute of some variable, one
- * after the other, differed in this way, and the later one fell into the call.
- * Population SAMPLED_CALL by role (optimizer.step with gradients read at its start): facts "finds a
- * gradient" and "holds a trainable parameter". EFFECTIVE_CALL belongs to relation_forall.c, which
- * knows which parameters had to change.
- * Cost: O(functions / 64) per call.
+ * Population SAMPLED_CALL by function, when somebody asks for it or learning is wide: calls during
+ * which a variable was read, in any thread; facts "changes A from X": two readings of an attribute
+ * of some variable, one after the other, differed in this way, and the later one fell into the
+ * call. Population SAMPLED_CALL by role (optimizer.step with gradients read at its start): facts
+ * "finds a gradient" and "holds a trainable parameter". EFFECTIVE_CALL belongs to
+ * relation_forall.c, which knows which parameters had to change. Cost: O(functions / 64) per call.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -80,7 +79,7 @@ static void judge_changes(tocsin_observer *observer, const tocsin_process *proce
 
 static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
-    if (observer->filtered && made->role == TOCSIN_ROLE_NONE)
+    if ((observer->filtered || observer->wide) && made->role == TOCSIN_ROLE_NONE)
         tocsin_callable_population(observer, made, TOCSIN_POPULATION_SAMPLED_CALL);
     /* a module's call says little without its name */
     if (made->role != TOCSIN_ROLE_FORWARD && made->role != TOCSIN_ROLE_USER &&
@@ -141,7 +140,10 @@ static tocsin_fact change_fact(tocsin_observer *observer, const char *attribute,
     tocsin_fact_key key = {
         .predicate = TOCSIN_PREDICATE_CHANGES,
         .name = tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, attribute)),
-        .value = tocsin_scalar_find(observer->vocabulary, &literal)};
+        .value =
+            observer->filtered
+                ? tocsin_scalar_find(observer->vocabulary, &literal)
+                : tocsin_observer_need(observer, tocsin_scalar_of(observer->vocabulary, &literal))};
     return key.value != 0 && observer->status == TOCSIN_OK ? tocsin_observer_fact(observer, &key)
                                                            : 0;
 }
@@ -168,7 +170,8 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     (void)event;
     bool gradient = sample->attribute == TOCSIN_ATTRIBUTE_GRAD;
     bool present = (sample->flags & TOCSIN_STATE_PRESENT) != 0;
-    if (!observer->filtered || (!gradient && sample->attribute != TOCSIN_ATTRIBUTE_DATA) ||
+    if ((!observer->filtered && !observer->wide) ||
+        (!gradient && sample->attribute != TOCSIN_ATTRIBUTE_DATA) ||
         (present && (sample->flags & TOCSIN_STATE_DIGESTED) == 0))
         return;
     tocsin_variable *variable = sample->variable;

@@ -7,9 +7,27 @@
  * arg.min_K" for whole numbers that are called so. Calls that return nothing comparable make no
  * instance, nor do calls of modules: one function calls them all, a loss as well as a layer, and
  * what they return is judged at the functions that they call. Cost: O(tensor arguments) a call.
+ *
+ * When learning is wide, or somebody asks for it (invariants of TrainCheck do), also facts of every
+ * property (tensor_property.c): "output.P is V" of each returned tensor, and "output[j].P equals
+ * input[i].Q" of the i-th tensor argument, for flags only P itself. What is not known of a tensor
+ * is no field of the instance. Cost: O(properties^2) a pair of tensors.
  */
 #include <assert.h>
 #include <invariant/relation.h>
+#include <invariant/tensor_property.h>
+
+#define OUTPUTS_MAX 4u /* as many elements of a list as events have */
+#define VALUES_MAX  8u /* of one property and function that become facts */
+
+typedef struct places { /* the tensors of a call by their place */
+    tocsin_property_reader *reader;
+    tocsin_map values; /* (callable, field) -> how many became facts */
+    tocsin_properties inputs[TOCSIN_TENSORS_MAX];
+    tocsin_properties outputs[OUTPUTS_MAX];
+    int input_count;
+    int output_count;
+} places;
 
 typedef struct output {
     tocsin_observer *observer;
@@ -116,6 +134,172 @@ static void add_plain(const output *out, const tocsin_value *value)
         returns(out, names->type, tocsin_scalar_of_string(observer, out->process, value->type));
 }
 
+/* ---- by place ------------------------------------------------------------------------------ */
+
+static bool is_place(const tocsin_vocabulary *vocabulary, tocsin_symbol name)
+{
+    return strncmp(tocsin_symbol_text(vocabulary, name), "output", 6) == 0;
+}
+
+/* Is any fact about places wanted? */
+static bool is_asked(const tocsin_observer *observer)
+{
+    size_t cursor = 0;
+    uint64_t fact, *one;
+    while (tocsin_map_next(&observer->wanted_facts, &cursor, &fact, &one)) {
+        tocsin_fact_key key = tocsin_fact_get_key(observer->vocabulary, (tocsin_fact)fact);
+        if ((key.predicate == TOCSIN_PREDICATE_RETURN_IS ||
+             key.predicate == TOCSIN_PREDICATE_RETURN_MATCHES) &&
+            is_place(observer->vocabulary, key.name))
+            return true;
+    }
+    return false;
+}
+
+static void close_places(void *own)
+{
+    places *made = own;
+    tocsin_property_reader_free(made->reader);
+    tocsin_map_free(&made->values);
+    tocsin_free(made);
+}
+
+static void *open_places(tocsin_observer *observer)
+{
+    if (!observer->wide && !is_asked(observer))
+        return NULL;
+    places *made = tocsin_zalloc(1, sizeof *made);
+    if (made == NULL) {
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    made->reader = tocsin_property_reader_new(observer);
+    if (made->reader != NULL)
+        return made;
+    close_places(made);
+    return NULL;
+}
+
+static void read_places(places *at, const output *out, const tocsin_event *event)
+{
+    at->input_count = at->output_count = 0;
+    for (uint32_t i = 0; i < out->frame->tensor_count; ++i) {
+        const tocsin_tensor_argument *argument = &out->frame->tensors[i];
+        tocsin_value value = {.kind = TOCSIN_VALUE_TENSOR,
+                              .dtype = argument->dtype,
+                              .ndim = argument->ndim,
+                              .flags = argument->flags,
+                              .type = argument->type,
+                              .as.shape = argument->shape};
+        if ((argument->flags & TOCSIN_VALUE_IN_SEQUENCE) == 0)
+            tocsin_properties_read(at->reader, out->process, &value,
+                                   &at->inputs[at->input_count++]);
+    }
+    for (uint32_t i = 0; i < event->value_count; ++i)
+        if (event->values[i].kind == TOCSIN_VALUE_TENSOR && at->output_count < (int)OUTPUTS_MAX)
+            tocsin_properties_read(at->reader, out->process, &event->values[i],
+                                   &at->outputs[at->output_count++]);
+}
+
+static bool is_equal(const tocsin_property *a, const tocsin_property *b)
+{
+    return a->kind == b->kind && (a->kind == TOCSIN_VALUE_NONE || a->integer == b->integer);
+}
+
+static bool has_property(const tocsin_properties *properties, const tocsin_property *wanted)
+{
+    for (uint32_t i = 0; i < properties->count; ++i)
+        if (properties->items[i].name == wanted->name)
+            return is_equal(&properties->items[i], wanted);
+    return false;
+}
+
+/* The property of every returned tensor; 0: a value too many to be claimed, or nobody asks. */
+static tocsin_fact everywhere_fact(places *at, const output *out, const tocsin_property *property)
+{
+    tocsin_observer *observer = out->observer;
+    tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_RETURN_IS,
+                           .name = tocsin_property_field(at->reader, true, -1, property->name)};
+    tocsin_literal number = {.kind = TOCSIN_VALUE_INT, .integer = property->integer};
+    bool whole = property->kind == TOCSIN_VALUE_INT;
+    uint64_t *values = NULL;
+    if (!observer->filtered) {
+        values = tocsin_map_at(&at->values, (uint64_t)out->frame->callables[0] << 32 | key.name);
+        if (values == NULL)
+            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    }
+    if (whole && (observer->filtered || (values != NULL && *values >= VALUES_MAX)))
+        key.value = tocsin_scalar_find(observer->vocabulary, &number);
+    else
+        key.value = tocsin_property_scalar(observer, property, true);
+    if (observer->status != TOCSIN_OK || key.value == 0)
+        return 0;
+    if (values != NULL && tocsin_fact_find(observer->vocabulary, &key) == 0 &&
+        ++*values > VALUES_MAX)
+        return 0;
+    return tocsin_observer_fact(observer, &key);
+}
+
+static void add_everywhere(places *at, const output *out)
+{
+    for (uint32_t i = 0; at->output_count > 0 && i < at->outputs[0].count; ++i) {
+        const tocsin_property *property = &at->outputs[0].items[i];
+        bool all = true;
+        for (int j = 1; j < at->output_count; ++j)
+            all &= has_property(&at->outputs[j], property);
+        if (all)
+            tocsin_observer_add_fact(out->observer, everywhere_fact(at, out, property));
+    }
+}
+
+/* Equal flags of different names are a coincidence; a shape is compared by its sizes. */
+static void add_between(places *at, const output *out, int input, int returned)
+{
+    const tocsin_properties *left = &at->outputs[returned], *right = &at->inputs[input];
+    for (uint32_t p = 0; p < left->count; ++p)
+        for (uint32_t q = 0; q < right->count; ++q) {
+            const tocsin_property *a = &left->items[p], *b = &right->items[q];
+            if (!is_equal(a, b) || (a->kind == TOCSIN_VALUE_BOOL && a->name != b->name))
+                continue;
+            matches(out, tocsin_property_field(at->reader, true, returned, a->name),
+                    tocsin_property_field(at->reader, false, input, b->name), true);
+        }
+}
+
+/* For clauses that ask whether a property is known. */
+static void add_place_fields(places *at, const output *out)
+{
+    tocsin_observer *observer = out->observer;
+    int all = at->input_count + at->output_count;
+    for (int t = 0; t < all; ++t) {
+        bool returned = t >= at->input_count;
+        int place = returned ? t - at->input_count : t;
+        const tocsin_properties *of = returned ? &at->outputs[place] : &at->inputs[place];
+        for (uint32_t i = 0; i < of->count; ++i) {
+            tocsin_scalar value = tocsin_property_scalar(observer, &of->items[i], false);
+            tocsin_symbol name = of->items[i].name;
+            tocsin_observer_add_field(
+                observer, tocsin_property_field(at->reader, returned, place, name), value, value);
+            if (returned)
+                tocsin_observer_add_field(
+                    observer, tocsin_property_field(at->reader, true, -1, name), value, value);
+        }
+    }
+}
+
+static void add_places(places *at, const output *out, const tocsin_event *event)
+{
+    read_places(at, out, event);
+    add_everywhere(at, out);
+    for (int input = 0; input < at->input_count; ++input)
+        for (int returned = 0; returned < at->output_count; ++returned)
+            add_between(at, out, input, returned);
+    if (out->observer->filters_fields)
+        add_place_fields(at, out);
+}
+
+/* ---- the relation -------------------------------------------------------------------------- */
+
 static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
     if (made->role == TOCSIN_ROLE_NONE)
@@ -154,6 +338,9 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
         add_plain(&out, value);
     if (frame->role == TOCSIN_ROLE_USER)
         add_sizes(&out, &event->values[0]);
+    places *at = observer->own[TOCSIN_PART_OUTPUT];
+    if (at != NULL)
+        add_places(at, &out, event);
     tocsin_observer_emit(observer, &instance);
 }
 
@@ -165,5 +352,9 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
 }
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_OUTPUT, 0};
-const tocsin_relation_part tocsin_relation_output = {
-    .kinds = kinds, .callable = callable, .leave = leave, .need = need};
+const tocsin_relation_part tocsin_relation_output = {.kinds = kinds,
+                                                     .open = open_places,
+                                                     .close = close_places,
+                                                     .callable = callable,
+                                                     .leave = leave,
+                                                     .need = need};

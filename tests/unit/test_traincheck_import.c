@@ -120,7 +120,8 @@ static void test_calls_nest_and_carry_their_values(void **state)
                      "{\"name\":\"self\",\"kind\":\"module\",\"type\":\"a.Model\","
                      "\"value\":\"\",\"flags\":[\"training\"]}");
     at = text;
-    expect_line(&at, "\"name\":\"arg1\",\"kind\":\"tensor\",\"dtype\":\"bfloat16\",\"ndim\":2,"
+    expect_line(&at, "\"name\":\"arg1\",\"kind\":\"tensor\",\"type\":\"torch.FloatTensor;"
+                     "grad_fn=None;is_cpu=False\",\"dtype\":\"bfloat16\",\"ndim\":2,"
                      "\"shape\":[4,2],\"memory\":");
     at = text;
     expect_line(&at, "\"flags\":[\"requires_grad\",\"on_device\"]},{\"name\":\"arg2\"");
