@@ -8,6 +8,7 @@
 #include <exchange/exchange.h>
 #include <invariant/instance.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 typedef struct rendering {
     const tocsin_vocabulary *vocabulary;
@@ -28,6 +29,37 @@ static void put(rendering *made, const char *key, const char *text)
 {
     tocsin_json_key(&made->json, key);
     tocsin_json_text(&made->json, text);
+}
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static const char *put_value(rendering *made, const char *field, const tocsin_literal *value)
+{
+    size_t bytes = strlen(field);
+    bool dtype = bytes > 5 && strcmp(field + bytes - 5, "dtype") == 0;
+    switch (value->kind) {
+    case TOCSIN_VALUE_BOOL:
+        tocsin_json_bool(&made->json, value->integer != 0);
+        return "bool";
+    case TOCSIN_VALUE_INT:
+        tocsin_json_integer(&made->json, value->integer);
+        return "int";
+    case TOCSIN_VALUE_FLOAT:
+        tocsin_json_real(&made->json, value->real);
+        return "float";
+    case TOCSIN_VALUE_STRING:
+        if (dtype) {
+            char text[64];
+            snprintf(text, sizeof text, "torch.%.50s", value->text);
+            tocsin_json_text(&made->json, text);
+        } else {
+            tocsin_json_text(&made->json, value->text);
+        }
+        return "str";
+    default:
+        tocsin_json_text(&made->json, "MD_NONE");
+        return "str";
+    }
 }
 
 /* ---- parameters ---------------------------------------------------------------------------- */
@@ -81,6 +113,95 @@ static void put_variable(rendering *made)
     tocsin_json_end_object(&made->json);
 }
 
+/* The sizes in "(16, 10)". */
+static void put_sizes(rendering *made, const char *text)
+{
+    tocsin_json_begin_array(&made->json);
+    for (const char *at = text + strspn(text, "("); *at != 0 && *at != ')';) {
+        char *end;
+        long long size = strtoll(at, &end, 10);
+        if (end == at) {
+            refuse(made, "a shape of unknown form");
+            break;
+        }
+        tocsin_json_integer(&made->json, size);
+        at = end + strspn(end, ", ");
+    }
+    tocsin_json_end_array(&made->json);
+}
+
+/* The property of what is returned, and its value. */
+static void put_property_value(rendering *made)
+{
+    const char *field = tocsin_symbol_text(made->vocabulary, made->fact.name);
+    tocsin_literal value = tocsin_scalar_literal(made->vocabulary, made->fact.value);
+    if (strncmp(field, "output.", 7) != 0 || strchr(field, '[') != NULL)
+        refuse(made, "it speaks of one returned value, not of all tensors");
+    tocsin_json_begin_object(&made->json);
+    put(made, "param_type", "VarTypeParam");
+    put(made, "var_type", "torch.Tensor");
+    put(made, "attr_name", field + strcspn(field, ".") + 1);
+    tocsin_json_key(&made->json, "const_value");
+    if (value.kind == TOCSIN_VALUE_STRING && strcmp(field, "output.shape") == 0)
+        put_sizes(made, value.text);
+    else if (value.kind == TOCSIN_VALUE_NONE)
+        tocsin_json_null(&made->json);
+    else
+        (void)put_value(made, field, &value);
+    tocsin_json_end_object(&made->json);
+}
+
+/* "input[0].shape[1]" -> the tensor's place and the path in it. */
+static void put_place(rendering *made, tocsin_symbol name, bool input)
+{
+    const char *field = tocsin_symbol_text(made->vocabulary, name);
+    int place = -1, size = -1, used = 0;
+    char property[64] = "";
+    if (sscanf(field, input ? "input[%d].%63[^[]%n" : "output[%d].%63[^[]%n", &place, property,
+               &used) != 2 ||
+        (field[used] != 0 && sscanf(field + used, "[%d]", &size) != 1))
+        refuse(made, "it speaks of an argument by name, not of a tensor by its place");
+    tocsin_json_begin_object(&made->json);
+    put(made, "param_type", "InputOutputParam");
+    put(made, "name", input ? "input_tensors" : "output_tensors");
+    tocsin_json_key(&made->json, "index");
+    tocsin_json_integer(&made->json, place);
+    put(made, "type", "torch.Tensor");
+    tocsin_json_key(&made->json, "additional_path");
+    tocsin_json_begin_array(&made->json);
+    tocsin_json_text(&made->json, property);
+    if (size >= 0)
+        tocsin_json_integer(&made->json, size);
+    tocsin_json_end_array(&made->json);
+    put(made, "api_name", tocsin_symbol_text(made->vocabulary, made->population.name));
+    tocsin_json_key(&made->json, "is_input");
+    tocsin_json_bool(&made->json, input);
+    tocsin_json_end_object(&made->json);
+}
+
+static void put_parameters(rendering *made)
+{
+    const tocsin_fact_key *fact = &made->fact;
+    if (fact->predicate == TOCSIN_PREDICATE_FOLLOWS)
+        put_function(made, fact->role, fact->name);
+    if (fact->predicate == TOCSIN_PREDICATE_RETURN_MATCHES)
+        put_place(made, fact->other, true);
+    if (made->population.kind == TOCSIN_POPULATION_REPLICAS) {
+        put_variable(made);
+        put_variable(made);
+    } else {
+        put_function(made, made->population.role, made->population.name);
+    }
+    if (fact->predicate == TOCSIN_PREDICATE_CALLS)
+        put_function(made, fact->role, fact->name);
+    else if (fact->predicate == TOCSIN_PREDICATE_CHANGES)
+        put_change(made);
+    else if (fact->predicate == TOCSIN_PREDICATE_RETURN_IS)
+        put_property_value(made);
+    else if (fact->predicate == TOCSIN_PREDICATE_RETURN_MATCHES)
+        put_place(made, fact->name, false);
+}
+
 /* Relation and parameters; returns the group of its precondition, NULL when there is none. */
 static const char *put_relation(rendering *made)
 {
@@ -96,7 +217,11 @@ static const char *put_relation(rendering *made)
         {TOCSIN_POPULATION_CALL, TOCSIN_PREDICATE_CALLS, "APIContainRelation",
          "parent_func_call_pre"},
         {TOCSIN_POPULATION_SAMPLED_CALL, TOCSIN_PREDICATE_CHANGES, "APIContainRelation",
-         "parent_func_call_pre"}};
+         "parent_func_call_pre"},
+        {TOCSIN_POPULATION_CALL_OUTPUT, TOCSIN_PREDICATE_RETURN_IS, "ConsistentOutputRelation",
+         "pre_event"},
+        {TOCSIN_POPULATION_CALL_OUTPUT, TOCSIN_PREDICATE_RETURN_MATCHES,
+         "ConsistentInputOutputRelation", "pre_event"}};
     size_t i = 0;
     while (i < TOCSIN_COUNT_OF(relations) && (relations[i].population != made->population.kind ||
                                               relations[i].predicate != made->fact.predicate))
@@ -108,18 +233,7 @@ static const char *put_relation(rendering *made)
     put(made, "relation", relations[i].relation);
     tocsin_json_key(&made->json, "params");
     tocsin_json_begin_array(&made->json);
-    if (made->fact.predicate == TOCSIN_PREDICATE_FOLLOWS)
-        put_function(made, made->fact.role, made->fact.name);
-    if (made->population.kind == TOCSIN_POPULATION_REPLICAS) {
-        put_variable(made);
-        put_variable(made);
-    } else {
-        put_function(made, made->population.role, made->population.name);
-    }
-    if (made->fact.predicate == TOCSIN_PREDICATE_CALLS)
-        put_function(made, made->fact.role, made->fact.name);
-    else if (made->fact.predicate == TOCSIN_PREDICATE_CHANGES)
-        put_change(made);
+    put_parameters(made);
     tocsin_json_end_array(&made->json);
     return relations[i].group;
 }
@@ -150,34 +264,6 @@ static void put_property(rendering *made, const char *field)
     if (property.status != TOCSIN_OK)
         made->json.out->status = property.status;
     tocsin_string_free(&property);
-}
-
-static const char *put_value(rendering *made, const char *field, const tocsin_literal *value)
-{
-    bool dtype = strcmp(field, "var.dtype") == 0;
-    switch (value->kind) {
-    case TOCSIN_VALUE_BOOL:
-        tocsin_json_bool(&made->json, value->integer != 0);
-        return "bool";
-    case TOCSIN_VALUE_INT:
-        tocsin_json_integer(&made->json, value->integer);
-        return "int";
-    case TOCSIN_VALUE_FLOAT:
-        tocsin_json_real(&made->json, value->real);
-        return "float";
-    case TOCSIN_VALUE_STRING:
-        if (dtype) {
-            char text[64];
-            snprintf(text, sizeof text, "torch.%.50s", value->text);
-            tocsin_json_text(&made->json, text);
-        } else {
-            tocsin_json_text(&made->json, value->text);
-        }
-        return "str";
-    default:
-        tocsin_json_text(&made->json, "MD_NONE");
-        return "str";
-    }
 }
 
 static void put_clause(rendering *made, const char *type, const char *field,
@@ -229,12 +315,21 @@ static bool is_about_native_runs(const rendering *made, const tocsin_conjunction
     return false;
 }
 
+/* That a tensor's property is known, which TrainCheck takes for granted. */
+static bool is_of_place(const char *field)
+{
+    return strncmp(field, "output", 6) == 0 || strncmp(field, "input[", 6) == 0;
+}
+
 static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool pair)
 {
     static const char *const types[] = {"", "constant", "consistent", "unequal", "exist"};
     tocsin_json_begin_object(&made->json);
     tocsin_json_key(&made->json, "clauses");
-    if (all->count == 0 && !pair) {
+    uint32_t said = 0;
+    for (uint32_t i = 0; i < all->count; ++i)
+        said += !is_of_place(tocsin_symbol_text(made->vocabulary, all->clauses[i].field));
+    if (said == 0 && !pair) {
         tocsin_json_text(&made->json, "Unconditional");
         tocsin_json_end_object(&made->json);
         return;
@@ -243,7 +338,7 @@ static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool
     for (uint32_t i = 0; i < all->count; ++i) {
         const tocsin_clause *clause = &all->clauses[i];
         const char *field = tocsin_symbol_text(made->vocabulary, clause->field);
-        if (pair && is_implied(field))
+        if ((pair && is_implied(field)) || is_of_place(field))
             continue;
         tocsin_literal value = {0};
         bool constant = clause->kind == TOCSIN_CLAUSE_CONSTANT;

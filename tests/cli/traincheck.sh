@@ -28,7 +28,7 @@ other='[{"type":"unequal","prop_name":"process_id","additional_path":"None",'
 other+='"prop_dtype":"__import__(\"os\").abort()"}]'
 {
     invariant replicas ConsistencyRelation "$data,$data" var "$other"
-    invariant outputs ConsistentOutputRelation '' pre_event '"Unconditional"'
+    invariant periods VarPeriodicChangeRelation '' pre_event '"Unconditional"'
 } >invariants.json
 
 expect 0 tocsin import traincheck -o run traces <<'END'
@@ -49,7 +49,7 @@ expect 2 tocsin import other -o new traces <<'END'
 ! hint: tocsin import traincheck -o RUN FOLDER
 END
 check "the run is as any other" grep -q traincheck.sample <(tocsin dump run)
-check "what is not judged is named" grep -q 'not judged: invariants.json:2: outputs: its relation' \
+check "what is not judged is named" grep -q 'not judged: invariants.json:2: periods: its relation' \
     <(tocsin check -i invariants.json run 2>&1)
 check "replicas that drift apart are found" grep -q '^step 4, rank 1: TOC001 w: data differs' \
     <(tocsin check -i invariants.json run 2>/dev/null)

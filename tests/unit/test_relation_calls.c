@@ -132,12 +132,132 @@ static void test_limits_of_what_is_returned(void **state)
     bench_free(bench);
 }
 
+/* ---- tensors by their place ----------------------------------------------------------------- */
+
+typedef struct stated { /* is this fact stated, is that field there? */
+    tocsin_vocabulary *vocabulary;
+    const char *fact, *other, *field;
+    bool has_fact, has_field;
+} stated;
+
+static tocsin_status note_stated(void *context, const tocsin_instance *instance,
+                                 tocsin_error *error)
+{
+    stated *seen = context;
+    (void)error;
+    if (tocsin_population_get_key(seen->vocabulary, instance->population).kind !=
+        TOCSIN_POPULATION_CALL_OUTPUT)
+        return TOCSIN_OK;
+    for (uint32_t i = 0; i < instance->fact_count; ++i) {
+        tocsin_fact_key key = tocsin_fact_get_key(seen->vocabulary, instance->facts[i]);
+        const char *other = key.other != 0 ? tocsin_symbol_text(seen->vocabulary, key.other) : NULL;
+        seen->has_fact |= strcmp(tocsin_symbol_text(seen->vocabulary, key.name), seen->fact) == 0 &&
+                          (other == NULL) == (seen->other == NULL) &&
+                          (other == NULL || strcmp(other, seen->other) == 0);
+    }
+    for (uint32_t i = 0; i < instance->field_count; ++i)
+        seen->has_field |= strcmp(tocsin_symbol_text(seen->vocabulary, instance->fields[i].name),
+                                  seen->field) == 0;
+    return TOCSIN_OK;
+}
+
+/* f(a, b) returns two tensors. Does wide learning state this of them? */
+static bool states(const char *fact, const char *other)
+{
+    stated seen = {.fact = fact, .other = other, .field = "output.grad"};
+    assert_int_equal(tocsin_vocabulary_new(&seen.vocabulary, NULL), TOCSIN_OK);
+    tocsin_observer *observer;
+    tocsin_observer_options options = {
+        .vocabulary = seen.vocabulary, .sink = note_stated, .context = &seen, .wide = true};
+    assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+    fake_process process = {.observer = observer};
+    fake_start(&process);
+    tocsin_value inputs[2] = {tensor_value(&process, "a", TOCSIN_DTYPE_FLOAT32, 16, 4),
+                              tensor_value(&process, "b", TOCSIN_DTYPE_FLOAT16, 4, 16)};
+    inputs[0].type = define_string(&process, "torch.FloatTensor;grad=None;is_cuda=False;index=3");
+    tocsin_value outputs[3] = {{.kind = TOCSIN_VALUE_SEQUENCE, .count = 2},
+                               tensor_value(&process, "return", TOCSIN_DTYPE_FLOAT32, 16, 4),
+                               tensor_value(&process, "return", TOCSIN_DTYPE_FLOAT32, 3, 4)};
+    for (int i = 1; i < 3; ++i) {
+        outputs[i].flags |= TOCSIN_VALUE_IN_SEQUENCE;
+        outputs[i].type = define_string(&process, i == 1 ? "a;name=None;is_cuda=False;is_meta=True"
+                                                         : "a;name=None;is_cuda=False");
+    }
+    enter_with(&process, "f", TOCSIN_ROLE_USER, inputs, 2);
+    leave_with(&process, "f", TOCSIN_ROLE_USER, TOCSIN_EVENT_EXIT, outputs, 3);
+    assert_int_equal(process.status, TOCSIN_OK);
+    assert_false(seen.has_field); /* learning explains nothing by what is returned */
+    tocsin_observer_free(observer);
+    tocsin_vocabulary_free(seen.vocabulary);
+    fake_free(&process);
+    return seen.has_fact;
+}
+
+static void test_tensors_by_their_place(void **state)
+{
+    (void)state;
+    assert_true(states("output.dtype", NULL));
+    assert_true(states("output.is_cuda", NULL));
+    assert_true(states("output.name", NULL));
+    assert_false(states("output.shape", NULL));   /* the two differ */
+    assert_false(states("output.is_meta", NULL)); /* one does not say */
+    assert_false(states("output.is_leaf", NULL)); /* other tools say it, or it is not known */
+    assert_true(states("output[0].dtype", "input[0].dtype"));
+    assert_false(states("output[0].dtype", "input[1].dtype"));
+    assert_true(states("output[0].shape[0]", "input[1].shape[1]"));
+    assert_true(states("output[1].shape[1]", "input[0].shape[1]"));
+    assert_false(states("output[1].shape[0]", "input[0].shape[0]"));
+    assert_true(states("output[1].shape[0]", "input[0].index"));
+    assert_true(states("output[0].name", "input[0].grad"));       /* both None */
+    assert_false(states("output[0].is_meta", "input[0].is_cpu")); /* flags of other names */
+    assert_true(states("output[0].is_cuda", "input[0].is_cuda"));
+}
+
+static void test_a_place_is_judged_where_it_is_known(void **state)
+{
+    (void)state;
+    for (int known = 0; known < 2; ++known) {
+        stated seen = {.fact = "output.grad", .field = "output.grad"};
+        tocsin_observer *observer;
+        assert_int_equal(tocsin_vocabulary_new(&seen.vocabulary, NULL), TOCSIN_OK);
+        tocsin_population_key key = {.kind = TOCSIN_POPULATION_CALL_OUTPUT};
+        key.name = tocsin_symbol_of(seen.vocabulary, "f");
+        tocsin_population population = tocsin_population_of(seen.vocabulary, &key);
+        tocsin_symbol field = tocsin_symbol_of(seen.vocabulary, "output.grad");
+        tocsin_literal none = {.kind = TOCSIN_VALUE_NONE};
+        tocsin_fact_key fact_key = {.predicate = TOCSIN_PREDICATE_RETURN_IS,
+                                    .name = field,
+                                    .value = tocsin_scalar_of(seen.vocabulary, &none)};
+        tocsin_fact fact = tocsin_fact_of(seen.vocabulary, &fact_key);
+        tocsin_wanted wanted = {&population, 1, &fact, 1, &field, 1};
+        tocsin_observer_options options = {.vocabulary = seen.vocabulary,
+                                           .sink = note_stated,
+                                           .context = &seen,
+                                           .wanted = &wanted};
+        assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+        fake_process process = {.observer = observer};
+        fake_start(&process);
+        tocsin_value made = tensor_value(&process, "return", TOCSIN_DTYPE_FLOAT32, 16, 4);
+        made.type = known == 1 ? define_string(&process, "torch.FloatTensor;grad=None") : 0;
+        enter(&process, "f", TOCSIN_ROLE_NONE);
+        leave_with(&process, "f", TOCSIN_ROLE_NONE, TOCSIN_EVENT_EXIT, &made, 1);
+        assert_int_equal(process.status, TOCSIN_OK);
+        assert_int_equal(seen.has_fact, known);
+        assert_int_equal(seen.has_field, known);
+        tocsin_observer_free(observer);
+        tocsin_vocabulary_free(seen.vocabulary);
+        fake_free(&process);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_calls_at_any_depth),
         cmocka_unit_test(test_weights_are_drawn_once),
         cmocka_unit_test(test_limits_of_what_is_returned),
+        cmocka_unit_test(test_tensors_by_their_place),
+        cmocka_unit_test(test_a_place_is_judged_where_it_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,6 +281,75 @@ static void test_sets_are_added_to(void **state)
     tocsin_invariants_free(set);
 }
 
+/* ---- tensors in calls ----------------------------------------------------------------------- */
+
+#define API "{\"param_type\":\"APIParam\",\"api_full_name\":\"a.relu\"}"
+#define OUTPUT(property, value, parts)                                                             \
+    INVARIANT("ConsistentOutputRelation",                                                          \
+              "[" API ",{\"param_type\":\"VarTypeParam\",\"var_type\":\"torch.Tensor\","           \
+              "\"attr_name\":\"" property "\",\"const_value\":" value "}]",                        \
+              "pre_event", "false", parts)
+#define TENSOR(input, index, path)                                                                 \
+    "{\"param_type\":\"InputOutputParam\",\"name\":\"tensors\",\"index\":" index                   \
+    ",\"type\":\"torch.Tensor\",\"additional_path\":[" path                                        \
+    "],\"api_name\":\"a.relu\",\"is_input\":" input "}"
+#define INPUT_OUTPUT(in, out)                                                                      \
+    INVARIANT("ConsistentInputOutputRelation", "[" in "," API "," out "]", "pre_event", "false",   \
+              ALWAYS)
+
+static void test_what_is_returned_has_its_counterparts(void **state)
+{
+    (void)state;
+    expect_sentence(OUTPUT("dtype", "\"torch.float16\"", ALWAYS),
+                    "Every call of a.relu returns output.dtype = 'float16'.");
+    expect_sentence(OUTPUT("shape", "[16,10]", PART(CONSTANT("meta_vars.stage", "\"training\""))),
+                    "Every call of a.relu returns output.shape = '(16, 10)', when meta.stage is "
+                    "'training'.");
+    /* what not every recording says is judged only where it does */
+    expect_sentence(OUTPUT("is_cuda", "false", ALWAYS),
+                    "Every call of a.relu returns output.is_cuda = False, when output.is_cuda is "
+                    "there.");
+    expect_sentence(OUTPUT("grad", "null", ALWAYS),
+                    "Every call of a.relu returns output.grad = None, when output.grad is there.");
+    expect_skipped(OUTPUT("layout", "{}", ALWAYS), "a list or an object");
+    expect_skipped(OUTPUT("shape", "[\"a\"]", ALWAYS), "no shape");
+    expect_skipped(OUTPUT("_ML_DAIKON_data_ID", "7", ALWAYS), "no plain property");
+    expect_sentence(
+        INPUT_OUTPUT(TENSOR("true", "1", "\"shape\",0"), TENSOR("false", "0", "\"shape\",1")),
+        "Every call of a.relu returns output[0].shape[1] equal to input[1].shape[0], "
+        "when input[1].shape[0] is there and output[0].shape[1] is there.");
+    expect_skipped(
+        INPUT_OUTPUT(TENSOR("false", "0", "\"dtype\""), TENSOR("false", "0", "\"dtype\"")),
+        "a part of a tensor");
+    expect_skipped(
+        INPUT_OUTPUT(TENSOR("true", "0", "\"lengths\",0"), TENSOR("false", "0", "\"dtype\"")),
+        "a part of a tensor");
+    expect_skipped(
+        INPUT_OUTPUT(TENSOR("true", "99", "\"dtype\""), TENSOR("false", "0", "\"dtype\"")),
+        "a part of a tensor");
+}
+
+static void test_limits_have_their_counterparts(void **state)
+{
+    (void)state;
+#define LIMIT "{\"param_type\":\"InputOutputParam\",\"name\":\"max_length\",\"is_input\":true}"
+#define LEAST "{\"param_type\":\"InputOutputParam\",\"name\":\"min_length\",\"is_input\":true}"
+    expect_sentence(INVARIANT("ThresholdRelation",
+                              "[" LIMIT "," API "," TENSOR("false", "0", "\"shape\",1") "]",
+                              "pre_event", "false", ALWAYS),
+                    "Every call of a.relu returns return.shape[1] of at most arg.max_length, when "
+                    "arg.max_length is there.");
+    expect_sentence(INVARIANT("ThresholdRelation",
+                              "[" TENSOR("false", "0", "\"shape\",0") "," API "," LEAST "]",
+                              "pre_event", "false", ALWAYS),
+                    "Every call of a.relu returns return.shape[0] of at least arg.min_length, "
+                    "when arg.min_length is there.");
+    expect_skipped(INVARIANT("ThresholdRelation",
+                             "[" LIMIT "," API "," TENSOR("false", "0", "\"lengths\",0") "]",
+                             "pre_event", "false", ALWAYS),
+                   "something else than a size");
+}
+
 /* ---- the way back --------------------------------------------------------------------------- */
 
 /* Written and read again, the invariant says the same. */
@@ -322,6 +391,15 @@ static void test_what_was_read_can_be_written(void **state)
                             "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.normal_\"}]",
                             "distinct_arg", "false", ALWAYS),
                   "No two calls of a.normal_ in one step have the same arguments.");
+    expect_return(OUTPUT("shape", "[16,10]", ALWAYS),
+                  "Every call of a.relu returns output.shape = '(16, 10)'.");
+    expect_return(OUTPUT("is_cuda", "false", PART(CONSTANT("meta_vars.step", "0"))),
+                  "Every call of a.relu returns output.is_cuda = False, when meta.step is 0 and "
+                  "output.is_cuda is there.");
+    expect_return(
+        INPUT_OUTPUT(TENSOR("true", "1", "\"shape\",0"), TENSOR("false", "0", "\"shape\",1")),
+        "Every call of a.relu returns output[0].shape[1] equal to input[1].shape[0], "
+        "when input[1].shape[0] is there and output[0].shape[1] is there.");
     /* ranks are told apart, and variables by their name, as ours always are */
     expect_return(
         CONSISTENCY("false", PART(CONSTANT("attributes.dtype", "\"torch.float16\"") "," CLAUSE(
@@ -363,6 +441,8 @@ int main(void)
         cmocka_unit_test(test_a_path_into_a_value_is_refused),
         cmocka_unit_test(test_too_many_clauses_are_refused),
         cmocka_unit_test(test_relations_have_their_counterparts),
+        cmocka_unit_test(test_what_is_returned_has_its_counterparts),
+        cmocka_unit_test(test_limits_have_their_counterparts),
         cmocka_unit_test(test_lines_that_are_no_invariants),
         cmocka_unit_test(test_files_are_told_apart),
         cmocka_unit_test(test_sets_are_added_to),

@@ -1,0 +1,48 @@
+/* lib/exchange/traincheck_translation.h - one invariant of TrainCheck becoming one of ours. */
+#ifndef TOCSIN_TRAINCHECK_TRANSLATION_H
+#define TOCSIN_TRAINCHECK_TRANSLATION_H
+
+#include <exchange/exchange.h>
+#include <invariant/instance.h>
+
+#define TOCSIN_TRANSLATION_CONJUNCTIONS_MAX 64u
+
+typedef struct tocsin_translation {
+    tocsin_vocabulary *vocabulary;
+    const tocsin_json_value *root;
+    const tocsin_json_value *params[3];
+    const char *group; /* the part of an example that the precondition speaks of */
+    bool pair;
+    tocsin_population_key population;
+    tocsin_fact_key fact;
+    tocsin_symbol known[2]; /* fields without which it is not judged; 0: none */
+    tocsin_arena arena;
+    tocsin_conjunction any[TOCSIN_TRANSLATION_CONJUNCTIONS_MAX];
+    uint32_t any_count;
+    bool unconditional;
+    bool inverted;
+    bool no_memory;
+    const char *why; /* there is no translation */
+} tocsin_translation;
+
+/* Note why there is none; the first reason stays. Returns NULL. */
+void *tocsin_translation_refuse(tocsin_translation *made, const char *why);
+/* The member's text; NULL when it is none. */
+const char *tocsin_json_member_text(const tocsin_json_value *object, const char *key);
+bool tocsin_json_member_is(const tocsin_json_value *object, const char *key, const char *text);
+tocsin_symbol tocsin_translation_symbol(tocsin_translation *made, const char *text);
+/* A plain value as a scalar: 128.0 is 128, None is None, "torch.float32" of a field called dtype is
+ * "float32". 0: it is none, which is refused. */
+tocsin_scalar tocsin_translation_scalar(tocsin_translation *made, const char *field,
+                                        const tocsin_json_value *value);
+
+/* traincheck_relation_read.c: root -> population, fact, group, known. */
+void tocsin_translation_take_relation(tocsin_translation *made);
+/* traincheck_clause_read.c: root, group -> any, inverted. */
+void tocsin_translation_take_precondition(tocsin_translation *made);
+/* The invariant is judged only where the fields `known` are there. */
+void tocsin_translation_require_known(tocsin_translation *made);
+/* And, of variables, where the data are not the first that were seen. */
+void tocsin_translation_leave_out_first(tocsin_translation *made);
+
+#endif
