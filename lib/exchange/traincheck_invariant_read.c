@@ -12,14 +12,18 @@ static tocsin_status add_translated(tocsin_translation *made, tocsin_invariant_s
     int64_t examples = 0;
     (void)tocsin_json_get_integer(tocsin_json_get_member(made->root, "num_positive_examples"),
                                   &examples);
-    tocsin_invariant invariant = {
-        .population = tocsin_population_of(made->vocabulary, &made->population),
-        .fact = tocsin_fact_of(made->vocabulary, &made->fact),
-        .when = {.inverted = made->inverted, .count = made->any_count, .any = made->any},
-        .instances = examples > 0 ? (uint64_t)examples : 0};
-    if (made->no_memory || invariant.population == 0 || invariant.fact == 0)
-        return tocsin_error_memory(error);
-    return tocsin_invariants_add(set, &invariant, error);
+    for (uint32_t i = 0; i <= made->more_count; ++i) {
+        const tocsin_fact_key *fact = i == 0 ? &made->fact : &made->more[i - 1];
+        tocsin_invariant invariant = {
+            .population = tocsin_population_of(made->vocabulary, &made->population),
+            .fact = tocsin_fact_of(made->vocabulary, fact),
+            .when = {.inverted = made->inverted, .count = made->any_count, .any = made->any},
+            .instances = examples > 0 ? (uint64_t)examples : 0};
+        if (made->no_memory || invariant.population == 0 || invariant.fact == 0)
+            return tocsin_error_memory(error);
+        TOCSIN_TRY(tocsin_invariants_add(set, &invariant, error));
+    }
+    return TOCSIN_OK;
 }
 
 /* ---- the file ------------------------------------------------------------------------------ */

@@ -74,6 +74,56 @@ static void put_function(rendering *made, uint8_t role, tocsin_symbol name)
     tocsin_json_end_object(&made->json);
 }
 
+/* {"name": {"type": value}} of the argument in "calls G with arg.name = value"; a type, a dtype and
+ * a length stand for an object, a tensor and a list. */
+static void put_argument(rendering *made, const char *field, const tocsin_literal *value)
+{
+    static const char *const types[] = {[TOCSIN_VALUE_NONE] = "NoneType",
+                                        [TOCSIN_VALUE_BOOL] = "bool",
+                                        [TOCSIN_VALUE_INT] = "int",
+                                        [TOCSIN_VALUE_FLOAT] = "float",
+                                        [TOCSIN_VALUE_STRING] = "str"};
+    const char *name = strncmp(field, "arg.", 4) == 0 ? field + 4 : field;
+    size_t bytes = strcspn(name, ".");
+    char argument[80];
+    snprintf(argument, sizeof argument, "%.*s", (int)(bytes < 70 ? bytes : 70), name);
+    bool is_type = strcmp(name + bytes, ".type") == 0 && value->kind == TOCSIN_VALUE_STRING;
+    if (name[bytes] != 0 && !is_type)
+        refuse(made, "a property of an argument");
+    tocsin_json_key(&made->json, argument);
+    tocsin_json_begin_object(&made->json);
+    tocsin_json_key(&made->json, is_type ? value->text : types[value->kind]);
+    if (is_type) {
+        tocsin_json_begin_object(&made->json);
+        tocsin_json_end_object(&made->json);
+    } else if (value->kind == TOCSIN_VALUE_NONE) {
+        tocsin_json_null(&made->json);
+    } else {
+        (void)put_value(made, "", value);
+    }
+    tocsin_json_end_object(&made->json);
+}
+
+static void put_called_with(rendering *made)
+{
+    const char *callee = tocsin_symbol_text(made->vocabulary, made->fact.name);
+    tocsin_literal value = tocsin_scalar_literal(made->vocabulary, made->fact.value);
+    if (made->fact.role != TOCSIN_ROLE_NONE)
+        refuse(made, "it speaks of a role, not of a function");
+    tocsin_json_begin_object(&made->json);
+    put(made, "param_type", "APIParam");
+    put(made, "api_full_name", callee);
+    tocsin_json_key(&made->json, "arguments");
+    tocsin_json_begin_object(&made->json);
+    tocsin_json_key(&made->json, "args");
+    tocsin_json_begin_object(&made->json);
+    put_argument(made, tocsin_symbol_text(made->vocabulary, made->fact.other), &value);
+    tocsin_json_end_object(&made->json);
+    put(made, "func_name", callee);
+    tocsin_json_end_object(&made->json);
+    tocsin_json_end_object(&made->json);
+}
+
 static void put_change_word(rendering *made, const char *key, const char *word, size_t bytes)
 {
     tocsin_json_key(&made->json, key);
@@ -194,6 +244,8 @@ static void put_parameters(rendering *made)
     }
     if (fact->predicate == TOCSIN_PREDICATE_CALLS)
         put_function(made, fact->role, fact->name);
+    else if (fact->predicate == TOCSIN_PREDICATE_CALLS_WITH)
+        put_called_with(made);
     else if (fact->predicate == TOCSIN_PREDICATE_CHANGES)
         put_change(made);
     else if (fact->predicate == TOCSIN_PREDICATE_RETURN_IS)
@@ -215,6 +267,8 @@ static const char *put_relation(rendering *made)
         {TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_PREDICATE_FOLLOWS, "FunctionCoverRelation",
          "func_cover"},
         {TOCSIN_POPULATION_CALL, TOCSIN_PREDICATE_CALLS, "APIContainRelation",
+         "parent_func_call_pre"},
+        {TOCSIN_POPULATION_CALL, TOCSIN_PREDICATE_CALLS_WITH, "APIContainRelation",
          "parent_func_call_pre"},
         {TOCSIN_POPULATION_SAMPLED_CALL, TOCSIN_PREDICATE_CHANGES, "APIContainRelation",
          "parent_func_call_pre"},

@@ -17,10 +17,25 @@ static const char *function_of(tocsin_translation *made, size_t index)
     const char *name = tocsin_json_member_text(param, "api_full_name");
     if (name == NULL || !tocsin_json_member_is(param, "param_type", "APIParam"))
         return tocsin_translation_refuse(made, "a parameter that is no function");
-    if (tocsin_json_get_member(param, "exception") != NULL ||
-        tocsin_json_get_count(tocsin_json_get_member(param, "arguments")) > 0)
-        return tocsin_translation_refuse(made, "a function with given arguments or an exception");
+    if (tocsin_json_get_member(param, "exception") != NULL)
+        return tocsin_translation_refuse(made, "a function that raises an exception");
     return name;
+}
+
+/* The arguments that a function is called with, by name; NULL: any. */
+static const tocsin_json_value *arguments_of(const tocsin_json_value *param)
+{
+    const tocsin_json_value *arguments =
+        tocsin_json_get_member(tocsin_json_get_member(param, "arguments"), "args");
+    return tocsin_json_get_count(arguments) > 0 ? arguments : NULL;
+}
+
+/* A function with any arguments. */
+static const char *plain_function_of(tocsin_translation *made, size_t index)
+{
+    if (arguments_of(made->params[index]) != NULL)
+        return tocsin_translation_refuse(made, "a function with given arguments");
+    return function_of(made, index);
 }
 
 static void by_function(tocsin_translation *made, uint8_t kind, const char *name)
@@ -33,7 +48,7 @@ static void by_function(tocsin_translation *made, uint8_t kind, const char *name
 static void take_distinct(tocsin_translation *made)
 {
     made->group = "distinct_arg";
-    by_function(made, TOCSIN_POPULATION_FURTHER_CALL, function_of(made, 0));
+    by_function(made, TOCSIN_POPULATION_FURTHER_CALL, plain_function_of(made, 0));
     made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_DISTINCT};
 }
 
@@ -41,7 +56,7 @@ static void take_distinct(tocsin_translation *made)
 static void take_order(tocsin_translation *made, bool cover)
 {
     made->group = cover ? "func_cover" : "func_lead";
-    const char *first = function_of(made, 0), *second = function_of(made, 1);
+    const char *first = plain_function_of(made, 0), *second = plain_function_of(made, 1);
     if (first == NULL || second == NULL)
         return;
     by_function(made, TOCSIN_POPULATION_REPEATED_CALL, cover ? second : first);
@@ -58,16 +73,93 @@ static const char *change_word(const tocsin_json_value *param, const char *key)
     return tocsin_json_member_is(param, key, "non_zero") ? "non_zero" : NULL;
 }
 
-/* Contain(F, G): each F calls G, at any depth. Contain(F, change): while F runs, the attribute of
+/* What "arg.NAME" or a property of it must be. A list is known by its length, an object by its
+ * type, a tensor by its dtype. False: nothing that can be said. */
+static bool take_argument(tocsin_translation *made, const char *name,
+                          const tocsin_json_value *typed, tocsin_fact_key *fact)
+{
+    void *cursor = NULL;
+    const char *type = NULL, *property = "";
+    const tocsin_json_value *value = NULL;
+    if (tocsin_json_get_count(typed) != 1 ||
+        !tocsin_json_next_member(typed, &cursor, &type, &value))
+        return false;
+    tocsin_literal literal = {.kind = TOCSIN_VALUE_NONE};
+    const char *dtype = tocsin_json_member_text(value, "dtype");
+    bool truth = false;
+    switch (tocsin_json_get_kind(value)) {
+    case TOCSIN_JSON_BOOL:
+        literal.kind = TOCSIN_VALUE_BOOL;
+        literal.integer = tocsin_json_get_bool(value, &truth) && truth;
+        break;
+    case TOCSIN_JSON_INTEGER:
+        literal.kind = TOCSIN_VALUE_INT;
+        (void)tocsin_json_get_integer(value, &literal.integer);
+        break;
+    case TOCSIN_JSON_REAL:
+        literal.kind = TOCSIN_VALUE_FLOAT;
+        (void)tocsin_json_get_real(value, &literal.real);
+        break;
+    case TOCSIN_JSON_STRING:
+        literal =
+            (tocsin_literal){.kind = TOCSIN_VALUE_STRING, .text = tocsin_json_get_text(value)};
+        break;
+    case TOCSIN_JSON_ARRAY:
+        property = ".length";
+        literal.kind = TOCSIN_VALUE_INT;
+        literal.integer = (int64_t)tocsin_json_get_count(value);
+        break;
+    case TOCSIN_JSON_OBJECT:
+        property = dtype != NULL ? ".dtype" : ".type";
+        literal = (tocsin_literal){.kind = TOCSIN_VALUE_STRING, .text = type};
+        if (dtype != NULL)
+            literal.text = strncmp(dtype, "torch.", 6) == 0 ? dtype + 6 : dtype;
+        break;
+    case TOCSIN_JSON_NULL:
+        break;
+    }
+    char field[FIELD_BYTES];
+    snprintf(field, sizeof field, "%s%.60s%s", strcmp(name, "self") == 0 ? "" : "arg.", name,
+             property);
+    fact->other = tocsin_translation_symbol(made, field);
+    fact->value = tocsin_scalar_of(made->vocabulary, &literal);
+    made->no_memory |= fact->value == 0;
+    return true;
+}
+
+/* One fact an argument. */
+static void take_arguments(tocsin_translation *made, const char *callee,
+                           const tocsin_json_value *arguments)
+{
+    void *cursor = NULL;
+    const char *name;
+    const tocsin_json_value *value;
+    uint32_t count = 0;
+    while (tocsin_json_next_member(arguments, &cursor, &name, &value)) {
+        tocsin_fact_key fact = {.predicate = TOCSIN_PREDICATE_CALLS_WITH,
+                                .name = tocsin_translation_symbol(made, callee)};
+        if (count > TOCSIN_TRANSLATION_FACTS_MAX || !take_argument(made, name, value, &fact)) {
+            tocsin_translation_refuse(made, "arguments of another form");
+            return;
+        }
+        *(count == 0 ? &made->fact : &made->more[count - 1]) = fact;
+        made->more_count = count++;
+    }
+}
+
+/* Contain(F, G): each F calls G, at any depth. Contain(F, G with arguments): each of these is
+ * given to some such call. Contain(F, change): while F runs, the attribute of
  * some variable changes in this way. */
 static void take_containment(tocsin_translation *made)
 {
     made->group = "parent_func_call_pre";
-    by_function(made, TOCSIN_POPULATION_CALL, function_of(made, 0));
+    by_function(made, TOCSIN_POPULATION_CALL, plain_function_of(made, 0));
     const tocsin_json_value *child = made->params[1];
     if (tocsin_json_member_is(child, "param_type", "APIParam")) {
         const char *callee = function_of(made, 1);
-        if (callee != NULL)
+        if (callee != NULL && arguments_of(child) != NULL)
+            take_arguments(made, callee, arguments_of(child));
+        else if (callee != NULL)
             made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_CALLS,
                                            .name = tocsin_translation_symbol(made, callee)};
         return;
@@ -169,7 +261,7 @@ static tocsin_scalar scalar_of_sizes(tocsin_translation *made, const tocsin_json
 static void take_output(tocsin_translation *made)
 {
     made->group = "pre_event";
-    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, function_of(made, 0));
+    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, plain_function_of(made, 0));
     const char *property = tocsin_json_member_text(made->params[1], "attr_name");
     const tocsin_json_value *value = tocsin_json_get_member(made->params[1], "const_value");
     if (property == NULL || value == NULL || tocsin_attribute_is_id(property)) {
@@ -216,7 +308,7 @@ static tocsin_symbol place_of(tocsin_translation *made, const tocsin_json_value 
 static void take_input_output(tocsin_translation *made)
 {
     made->group = "pre_event";
-    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, function_of(made, 1));
+    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, plain_function_of(made, 1));
     made->known[0] = place_of(made, made->params[0], false);
     made->known[1] = place_of(made, made->params[2], true);
     made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_RETURN_MATCHES,
@@ -229,7 +321,7 @@ static void take_input_output(tocsin_translation *made)
 static void take_threshold(tocsin_translation *made)
 {
     made->group = "pre_event";
-    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, function_of(made, 1));
+    by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, plain_function_of(made, 1));
     bool at_most = false;
     (void)tocsin_json_get_bool(tocsin_json_get_member(made->params[0], "is_input"), &at_most);
     const tocsin_json_value *limit = made->params[at_most ? 0 : 2];

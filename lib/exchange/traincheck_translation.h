@@ -6,6 +6,7 @@
 #include <invariant/instance.h>
 
 #define TOCSIN_TRANSLATION_CONJUNCTIONS_MAX 64u
+#define TOCSIN_TRANSLATION_FACTS_MAX        32u
 
 typedef struct tocsin_translation {
     tocsin_vocabulary *vocabulary;
@@ -15,6 +16,8 @@ typedef struct tocsin_translation {
     bool pair;
     tocsin_population_key population;
     tocsin_fact_key fact;
+    tocsin_fact_key more[TOCSIN_TRANSLATION_FACTS_MAX]; /* each an invariant, too */
+    uint32_t more_count;
     tocsin_symbol known[2]; /* fields without which it is not judged; 0: none */
     tocsin_arena arena;
     tocsin_conjunction any[TOCSIN_TRANSLATION_CONJUNCTIONS_MAX];

@@ -121,6 +121,7 @@ size_t tocsin_field_names_of(tocsin_observer *observer, const char *base)
                                 .is_parameter = name_with(observer, base, ".is_parameter"),
                                 .type = name_with(observer, base, ".type"),
                                 .training = name_with(observer, base, ".training"),
+                                .length = name_with(observer, base, ".length"),
                                 .shape = name_with(observer, base, ".shape"),
                                 .batch = name_with(observer, base, ".shape[0]")};
     if (observer->status == TOCSIN_OK &&
@@ -248,6 +249,11 @@ static void add_float(call_builder *builder, const tocsin_field_names *names, do
     add_argument_fact(observer, builder->frame, names->whole, value);
 }
 
+static tocsin_scalar size_scalar(tocsin_observer *observer, uint32_t size)
+{
+    return size <= SMALL_INT_MAX ? tocsin_scalar_of_int(observer, size) : observer->opaque_int;
+}
+
 static void add_value(call_builder *builder, size_t index, const tocsin_value *value)
 {
     tocsin_observer *observer = builder->observer;
@@ -268,7 +274,9 @@ static void add_value(call_builder *builder, size_t index, const tocsin_value *v
                 tocsin_scalar_of_string(observer, builder->process, value->type));
         break;
     case TOCSIN_VALUE_SEQUENCE:
-        break; /* its length is a size; its first element speaks for it */
+        if (observer->wide || observer->filters_fields) /* else its first element speaks for it */
+            add(builder, names->length, size_scalar(observer, value->count));
+        break;
     case TOCSIN_VALUE_INT: {
         tocsin_literal literal = {.kind = TOCSIN_VALUE_INT, .integer = value->as.integer};
         add_number(builder, names->whole, &literal);

@@ -154,18 +154,19 @@ typedef struct tocsin_population_key {
     X(28, STEPS_AS_PLANNED, "steps as planned", NONE)                                              \
     X(29, KEEPS_MODE, "keeps training mode", NONE)                                                 \
     X(30, NEW_DATA, "other data than the batch before", NONE)                                      \
-    X(31, NEW_GRADIENTS, "other gradients than the update before", NONE)
+    X(31, NEW_GRADIENTS, "other gradients than the update before", NONE)                           \
+    X(32, CALLS_WITH, "calls with", ARGUMENT) /* callee; other: field; value */
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 32
+        TOCSIN_PREDICATE_COUNT = 33
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {
     uint8_t predicate; /* tocsin_predicate */
-    uint8_t role;      /* CALLS, FOLLOWS of a role */
+    uint8_t role;      /* CALLS, CALLS_WITH, FOLLOWS of a role */
     uint16_t zero;     /* 0: keys are compared as bytes */
     tocsin_symbol name;
     tocsin_symbol other;

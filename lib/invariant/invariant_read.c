@@ -212,13 +212,16 @@ static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value
     if (key.predicate == 0 || !tocsin_statement_exists(kind, key.predicate))
         return bad(reader, "the fact \"%.60s\" can not be stated of this population", is);
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
+    bool argument = members == TOCSIN_FACT_MEMBERS_ARGUMENT;
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE || argument)
         TOCSIN_TRY(get_callable(reader, object, "fact", &key.role, &key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.name));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "other", &key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE)
+    if (argument)
+        TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.other));
+    if (members == TOCSIN_FACT_MEMBERS_VALUE || argument)
         TOCSIN_TRY(get_scalar(reader, object, "fact", &key.value));
     *fact = tocsin_fact_of(reader->set->vocabulary, &key);
     return *fact != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);

@@ -83,13 +83,16 @@ static void put_fact(const tocsin_vocabulary *vocabulary, tocsin_fact fact, tocs
     tocsin_json_begin_object(json);
     put_member(json, "is", tocsin_predicate_slug(key.predicate));
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
-    if (members == TOCSIN_FACT_MEMBERS_CALLEE)
+    bool argument = members == TOCSIN_FACT_MEMBERS_ARGUMENT;
+    if (members == TOCSIN_FACT_MEMBERS_CALLEE || argument)
         put_callable(vocabulary, key.role, key.name, json);
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         put_member(json, "field", tocsin_symbol_text(vocabulary, key.name));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
         put_member(json, "other", tocsin_symbol_text(vocabulary, key.other));
-    if (members == TOCSIN_FACT_MEMBERS_VALUE) {
+    if (argument)
+        put_member(json, "field", tocsin_symbol_text(vocabulary, key.other));
+    if (members == TOCSIN_FACT_MEMBERS_VALUE || argument) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, key.value, json);
     }

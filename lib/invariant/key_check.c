@@ -40,6 +40,8 @@ bool tocsin_fact_key_exists(uint8_t kind, const tocsin_fact_key *key)
     switch (tocsin_predicate_members(key->predicate)) {
     case TOCSIN_FACT_MEMBERS_CALLEE:
         return is_callable(key->role, key->name);
+    case TOCSIN_FACT_MEMBERS_ARGUMENT:
+        return is_callable(key->role, key->name) && key->other != 0 && key->value != 0;
     case TOCSIN_FACT_MEMBERS_FIELD:
         return key->name != 0;
     case TOCSIN_FACT_MEMBERS_VALUE:

@@ -184,6 +184,7 @@ static void free_process(tocsin_process *process)
             TOCSIN_VEC_FREE(&thread->frames.items[f].arguments);
             TOCSIN_VEC_FREE(&thread->frames.items[f].numbers);
             TOCSIN_VEC_FREE(&thread->frames.items[f].inside);
+            TOCSIN_VEC_FREE(&thread->frames.items[f].inside_with);
             TOCSIN_VEC_FREE(&thread->frames.items[f].changes);
             TOCSIN_VEC_FREE(&thread->frames.items[f].samples);
         }
@@ -257,7 +258,8 @@ static tocsin_frame *push_frame(tocsin_observer *observer, tocsin_thread *thread
         return NULL;
     tocsin_frame *frame = &thread->frames.items[thread->open++];
     frame->fields.count = frame->arguments.count = frame->inside.count = 0;
-    frame->changes.count = 0;
+    frame->changes.count = frame->inside_with.count = 0;
+    frame->has_places = false;
     frame->reads = false;
     frame->samples.count = frame->numbers.count = 0;
     frame->roles_inside = 0;

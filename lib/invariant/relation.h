@@ -37,6 +37,7 @@ typedef struct tocsin_field_names {
     tocsin_symbol is_parameter;
     tocsin_symbol type;
     tocsin_symbol training;
+    tocsin_symbol length; /* of a list; only when wide or wanted */
     tocsin_symbol shape;
     tocsin_symbol batch; /* "arg.input.shape[0]" */
 } tocsin_field_names;
@@ -131,6 +132,8 @@ typedef struct tocsin_frame { /* an open call */
     TOCSIN_VEC(uint64_t)
     inside;                            /* bits: functions completed directly inside; when
                                           checking, at any depth */
+    TOCSIN_VEC(uint64_t) inside_with;  /* bits: callee_arguments.c */
+    bool has_places;                   /* some argument is known by its place alone; when asked */
     bool reads;                        /* a variable was read while it was open, */
     TOCSIN_VEC(tocsin_fact) changes;   /* and these wanted changes were seen */
     TOCSIN_VEC(tocsin_sample) samples; /* optimizer.step: data and grad of parameters, buffers */

@@ -1,7 +1,8 @@
 /* EventContain, existential: every call of F calls G; every optimizer.step does something.
  *
  * Population CALL (by function and by role): facts "calls G" for functions called directly inside
- * and for roles at any depth (deeper functions follow by composition), same thread, returned.
+ * and for roles at any depth (deeper functions follow by composition), same thread, returned; when
+ * asked for or learning is wide also "calls G with arg.K = V": callee_arguments.c.
  * Population SAMPLED_CALL by function, when somebody asks for it or learning is wide: calls during
  * which a variable was read, in any thread; facts "changes A from X": two readings of an attribute
  * of some variable, one after the other, differed in this way, and the later one fell into the
@@ -10,6 +11,7 @@
  * relation_forall.c, which knows which parameters had to change. Cost: O(functions / 64) per call.
  */
 #include <assert.h>
+#include <invariant/callee_arguments.h>
 #include <invariant/relation.h>
 #include <stdio.h>
 
@@ -77,8 +79,20 @@ static void judge_changes(tocsin_observer *observer, const tocsin_process *proce
     tocsin_observer_emit(observer, &instance);
 }
 
+static void *open_callees(tocsin_observer *observer)
+{
+    return tocsin_callee_arguments_new(observer);
+}
+
+static void close_callees(void *own)
+{
+    tocsin_callee_arguments_free(own);
+}
+
 static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
+    if (observer->own[TOCSIN_PART_CONTAIN] != NULL)
+        tocsin_callee_arguments_callable(observer->own[TOCSIN_PART_CONTAIN], made);
     if ((observer->filtered || observer->wide) && made->role == TOCSIN_ROLE_NONE)
         tocsin_callable_population(observer, made, TOCSIN_POPULATION_SAMPLED_CALL);
     /* a module's call says little without its name */
@@ -89,11 +103,21 @@ static void callable(tocsin_observer *observer, tocsin_callable *made)
         tocsin_callable_population(observer, made, TOCSIN_POPULATION_SAMPLED_CALL);
 }
 
+static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event)
+{
+    (void)thread;
+    if (observer->own[TOCSIN_PART_CONTAIN] != NULL)
+        tocsin_callee_arguments_enter(observer->own[TOCSIN_PART_CONTAIN], process, frame, event);
+}
+
 static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
                   tocsin_frame *frame, const tocsin_event *event, bool completed)
 {
-    (void)thread;
     (void)event;
+    tocsin_callee_arguments *callees = observer->own[TOCSIN_PART_CONTAIN];
+    if (callees != NULL)
+        tocsin_callee_arguments_leave(callees, thread, frame, completed);
     if (!completed)
         return;
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
@@ -108,6 +132,8 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
             tocsin_observer_begin(observer);
             tocsin_observer_add_call_fields(observer, frame);
             add_callees(observer, frame);
+            if (callees != NULL)
+                tocsin_callee_arguments_add(callees, frame);
             tocsin_observer_emit(observer, &instance);
         }
         tocsin_population sampled = populations[TOCSIN_POPULATION_SAMPLED_CALL];
@@ -204,7 +230,10 @@ static void need_readings(struct tocsin_needs *needs)
 static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
                  struct tocsin_needs *needs)
 {
-    if (tocsin_fact_get_key(vocabulary, invariant->fact).predicate == TOCSIN_PREDICATE_CHANGES)
+    tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
+    if (fact.predicate == TOCSIN_PREDICATE_CALLS_WITH)
+        tocsin_need_call(needs, fact.role, fact.name, true);
+    else if (fact.predicate == TOCSIN_PREDICATE_CHANGES)
         need_readings(needs);
     else if (tocsin_population_get_key(vocabulary, invariant->population).kind ==
              TOCSIN_POPULATION_SAMPLED_CALL)
@@ -213,5 +242,11 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
 }
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL, TOCSIN_POPULATION_SAMPLED_CALL, 0};
-const tocsin_relation_part tocsin_relation_contain = {
-    .kinds = kinds, .callable = callable, .leave = leave, .state = state, .need = need};
+const tocsin_relation_part tocsin_relation_contain = {.kinds = kinds,
+                                                      .open = open_callees,
+                                                      .close = close_callees,
+                                                      .callable = callable,
+                                                      .enter = enter,
+                                                      .leave = leave,
+                                                      .state = state,
+                                                      .need = need};

@@ -71,8 +71,8 @@ static void add_tensor(const output *out, const tocsin_value *value)
         matches(out, names->ndim, other->ndim, value->ndim == argument->ndim);
         matches(out, names->shape, other->shape, value->as.shape == argument->shape);
         /* of two vectors the size is no batch: a linear layer of one sample */
-        bool vectors = value->ndim == 1 && argument->ndim == 1 &&
-                       out->frame->role != TOCSIN_ROLE_USER;
+        bool vectors =
+            value->ndim == 1 && argument->ndim == 1 && out->frame->role != TOCSIN_ROLE_USER;
         matches(out, names->batch, other->batch,
                 vectors || (value->ndim > 0 && argument->ndim > 0 && sizes != NULL &&
                             other_sizes != NULL && sizes[0] == other_sizes[0]));

@@ -14,10 +14,11 @@ typedef enum tocsin_population_members {
 
 typedef enum tocsin_fact_members {
     TOCSIN_FACT_MEMBERS_NONE,
-    TOCSIN_FACT_MEMBERS_CALLEE, /* role or name */
-    TOCSIN_FACT_MEMBERS_FIELD,  /* name */
-    TOCSIN_FACT_MEMBERS_VALUE,  /* name, value */
-    TOCSIN_FACT_MEMBERS_OTHER   /* name, other */
+    TOCSIN_FACT_MEMBERS_CALLEE,  /* role or name */
+    TOCSIN_FACT_MEMBERS_FIELD,   /* name */
+    TOCSIN_FACT_MEMBERS_VALUE,   /* name, value */
+    TOCSIN_FACT_MEMBERS_OTHER,   /* name, other */
+    TOCSIN_FACT_MEMBERS_ARGUMENT /* role or name; other, value */
 } tocsin_fact_members;
 
 typedef struct tocsin_population_trait {

@@ -329,6 +329,53 @@ static void test_what_is_returned_has_its_counterparts(void **state)
         "a part of a tensor");
 }
 
+#define WITH(caller, arguments)                                                                    \
+    INVARIANT("APIContainRelation",                                                                \
+              "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.step\"" caller                  \
+              "},{\"param_type\":\"APIParam\",\"api_full_name\":\"a.zeros\",\"arguments\":{"       \
+              "\"args\":{" arguments "},\"func_name\":\"a.zeros\"}}]",                             \
+              "parent_func_call_pre", "false", ALWAYS)
+
+/* One invariant an argument. */
+static void test_arguments_of_what_is_called(void **state)
+{
+    (void)state;
+    static const char *const sentences[] = {
+        "Every call of a.step calls a.zeros with arg.dtype = 'torch.float32'.",
+        "Every call of a.step calls a.zeros with arg.group.type = 'dict'.",
+        "Every call of a.step calls a.zeros with arg.items.length = 0.",
+        "Every call of a.step calls a.zeros with arg.lr = 1.0.",
+        "Every call of a.step calls a.zeros with arg.n = 1.",
+        "Every call of a.step calls a.zeros with arg.out = None.",
+        "Every call of a.step calls a.zeros with arg.x.dtype = 'float16'.",
+        "Every call of a.step calls a.zeros with self.type = 'a.Adam'."};
+    tocsin_invariant_set *set = NULL;
+    skipped_list list = {.count = 0};
+    assert_int_equal(
+        load(
+            WITH("",
+                 "\"self\":{\"a.Adam\":{}},\"group\":{\"dict\":{\"lr\":1}},\"items\":{\"list\":[]},"
+                 "\"lr\":{\"float\":1.0},\"n\":{\"int\":1},\"out\":{\"NoneType\":null},"
+                 "\"dtype\":{\"torch.dtype\":\"torch.float32\"},\"x\":{\"torch.HalfTensor\":"
+                 "{\"dtype\":\"torch.float16\"}}"),
+            &set, &list, NULL),
+        TOCSIN_OK);
+    assert_int_equal(list.count, 0);
+    assert_int_equal(tocsin_invariants_count(set), TOCSIN_COUNT_OF(sentences));
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(sentences); ++i) {
+        bool found = false;
+        for (size_t j = 0; j < tocsin_invariants_count(set); ++j)
+            found |= strcmp(tocsin_invariant_sentence(set, j), sentences[i]) == 0;
+        if (!found)
+            fail_msg("nothing says: %s", sentences[i]);
+    }
+    tocsin_invariants_free(set);
+    expect_skipped(WITH("", "\"p\":7"), "another form");
+    expect_skipped(WITH(",\"exception\":\"E\"", "\"p\":{\"int\":7}"), "raises");
+    expect_skipped(WITH(",\"arguments\":{\"args\":{\"p\":{\"int\":7}}}", "\"p\":{\"int\":7}"),
+                   "given arguments");
+}
+
 static void test_limits_have_their_counterparts(void **state)
 {
     (void)state;
@@ -391,6 +438,12 @@ static void test_what_was_read_can_be_written(void **state)
                             "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.normal_\"}]",
                             "distinct_arg", "false", ALWAYS),
                   "No two calls of a.normal_ in one step have the same arguments.");
+    expect_return(WITH("", "\"lr\":{\"float\":0.5}"),
+                  "Every call of a.step calls a.zeros with arg.lr = 0.5.");
+    expect_return(WITH("", "\"self\":{\"a.Adam\":{}}"),
+                  "Every call of a.step calls a.zeros with self.type = 'a.Adam'.");
+    expect_return(WITH("", "\"out\":{\"NoneType\":null}"),
+                  "Every call of a.step calls a.zeros with arg.out = None.");
     expect_return(OUTPUT("shape", "[16,10]", ALWAYS),
                   "Every call of a.relu returns output.shape = '(16, 10)'.");
     expect_return(OUTPUT("is_cuda", "false", PART(CONSTANT("meta_vars.step", "0"))),
@@ -442,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_too_many_clauses_are_refused),
         cmocka_unit_test(test_relations_have_their_counterparts),
         cmocka_unit_test(test_what_is_returned_has_its_counterparts),
+        cmocka_unit_test(test_arguments_of_what_is_called),
         cmocka_unit_test(test_limits_have_their_counterparts),
         cmocka_unit_test(test_lines_that_are_no_invariants),
         cmocka_unit_test(test_files_are_told_apart),
