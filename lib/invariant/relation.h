@@ -84,6 +84,9 @@ typedef struct tocsin_variable {
     bool updated;             /* an optimizer that holds it has stepped before; since then: */
     bool observed;            /* its gradient was looked at outside optimizer.step, */
     bool cleared;             /* and was once None or zero */
+    bool was_there;           /* the last backward pass found a gradient, and */
+    bool was_digested;        /* this is it: */
+    tocsin_digest gradient_before;
     double absmax;
     tocsin_digest digest;
     uint64_t epoch;    /* of the two below: the optimizer.step being evaluated */
@@ -105,6 +108,7 @@ typedef struct tocsin_sample {
     bool changed;    /* this one differs from it */
     bool observed;   /* GRAD: of the variable, when this sample was taken */
     bool cleared;
+    bool left_over; /* GRAD: as far as is known what the last backward pass had found already */
     double absmax_before;
     double lr;
     double absmax;

@@ -99,7 +99,8 @@ static void judge_gradient(step_view *view, const tocsin_sample *gradient)
     if (held && trainable)
         judge(view, TOCSIN_POPULATION_TRAINABLE_PARAMETER, gradient,
               TOCSIN_PREDICATE_GRADIENT_PRESENT, present);
-    if (in_model && trainable && present) /* a teacher that is only asked gets no gradient */
+    /* a teacher that is only asked gets no gradient, what was trained before has an old one */
+    if (in_model && trainable && present && !gradient->left_over)
         judge(view, TOCSIN_POPULATION_MODEL_PARAMETER, gradient, TOCSIN_PREDICATE_IN_OPTIMIZER,
               has(gradient, TOCSIN_STATE_IN_OPTIMIZER));
     if (held && present && variable->updated && gradient->observed)
@@ -239,11 +240,12 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
     if (kind != TOCSIN_POPULATION_FROZEN_PARAMETER && kind != TOCSIN_POPULATION_PARAMETER &&
         kind != TOCSIN_POPULATION_BUFFER)
         need_gradient(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER,
-                      driven || kind == TOCSIN_POPULATION_GRADIENT);
-    if (kind == TOCSIN_POPULATION_RETURNING_PARAMETER) {
+                      driven || kind == TOCSIN_POPULATION_GRADIENT ||
+                          kind == TOCSIN_POPULATION_MODEL_PARAMETER);
+    if (kind == TOCSIN_POPULATION_RETURNING_PARAMETER || kind == TOCSIN_POPULATION_MODEL_PARAMETER)
         need_gradient(needs, TOCSIN_ROLE_BACKWARD, TOCSIN_MOMENT_ENTER, true);
+    if (kind == TOCSIN_POPULATION_RETURNING_PARAMETER)
         need_gradient(needs, TOCSIN_ROLE_ZERO_GRAD, TOCSIN_MOMENT_EXIT, true);
-    }
 }
 
 const tocsin_relation_part tocsin_relation_forall = {

@@ -82,6 +82,16 @@ static void sample_gradient(tocsin_variable *variable, const tocsin_sample *samp
     variable->cleared |= !present || (sample->absmax == 0 && sample->bad_count == 0);
 }
 
+/* Did the last backward pass leave the gradient as it had found it? Where a gradient that was there
+ * was not digested, the better is assumed. */
+static bool is_left_over(const tocsin_variable *variable, const tocsin_sample *sample)
+{
+    if (!variable->was_there)
+        return false;
+    return (sample->flags & TOCSIN_STATE_DIGESTED) == 0 || !variable->was_digested ||
+           memcmp(&variable->gradient_before, &sample->digest, sizeof sample->digest) == 0;
+}
+
 /* Parameters and buffers at optimizer.step are judged together when it returns. */
 static void gather_sample(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                           const tocsin_sample *sample)
@@ -124,8 +134,16 @@ void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, t
         .digest = read->digest};
     tocsin_state_take_attributes(observer, process, variable, event);
     uint8_t role = frame != NULL ? frame->role : TOCSIN_ROLE_NONE;
+    if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD && role == TOCSIN_ROLE_BACKWARD &&
+        read->moment == TOCSIN_MOMENT_ENTER) {
+        variable->was_there = (read->flags & TOCSIN_STATE_PRESENT) != 0;
+        variable->was_digested = (read->flags & TOCSIN_STATE_DIGESTED) != 0;
+        variable->gradient_before = read->digest;
+    }
     if (sample.attribute == TOCSIN_ATTRIBUTE_DATA)
         sample_data(variable, &sample, role);
+    else if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD && role == TOCSIN_ROLE_OPTIMIZER_STEP)
+        sample.left_over = is_left_over(variable, &sample);
     else if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD &&
              ((role == TOCSIN_ROLE_BACKWARD && read->moment == TOCSIN_MOMENT_ENTER) ||
               (role == TOCSIN_ROLE_ZERO_GRAD && read->moment == TOCSIN_MOMENT_EXIT)))

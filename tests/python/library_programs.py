@@ -676,6 +676,22 @@ def order_repeats(repeats=True):
             update(model, optimizer, x, y)
 
 
+def probed():
+    """A network is trained, then a layer on its features; the network's last gradients stay."""
+    encoder = network()
+    optimizer = adamw(encoder)
+    for x, y in batches():
+        update(encoder, optimizer, x, y)
+    del optimizer
+    encoder.eval()
+    probe = nn.Linear(2, 2)
+    optimizer = adamw(probe)
+    for x, y in batches():
+        with torch.no_grad():
+            features = encoder(x)
+        update(probe, optimizer, features, y)
+
+
 def autocast_lost():
     """A layer that leaves autocast by itself and stays in full precision."""
 
@@ -700,7 +716,7 @@ HEALTHY = """
     fine_tuning_in_eval_mode gradual_unfreezing adversarial functional_gradients
     evolution_strategy in_backward autocast scaler attention checkpointed tied reparametrized
     unused_layer resumed best_weights skipped_updates half_precision saved seeded_workers
-    shuffled planned
+    shuffled planned probed
 """.split()
 
 

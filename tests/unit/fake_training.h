@@ -20,9 +20,10 @@ typedef struct fake_parameter {
     uint8_t dtype;    /* 0: float32 */
     bool no_gradient; /* None at optimizer.step */
     bool zero_gradient;
-    bool stuck;   /* optimizer.step leaves it as it is */
-    bool moves;   /* it changes even without a gradient */
-    uint64_t bad; /* NaN and Inf in data after the step */
+    bool kept_gradient; /* at optimizer.step it is what the backward pass found */
+    bool stuck;         /* optimizer.step leaves it as it is */
+    bool moves;         /* it changes even without a gradient */
+    uint64_t bad;       /* NaN and Inf in data after the step */
     uint64_t bad_gradient;
     double absmax;   /* of the data; 0: 1 */
     double gradient; /* absmax; 0: 0.1 */
@@ -332,7 +333,8 @@ static inline void optimizer_step(fake_process *process, double lr)
         double absmax = p->zero_gradient ? 0 : p->gradient != 0 ? p->gradient : 0.1;
         if (p->kind != TOCSIN_VARIABLE_BUFFER)
             emit_state(process, p, "grad", TOCSIN_MOMENT_ENTER, !p->no_gradient, true,
-                       (uint64_t)process->step * 1000 + i, absmax, p->bad_gradient, group_lr);
+                       p->kept_gradient ? 5 : (uint64_t)process->step * 1000 + i, absmax,
+                       p->bad_gradient, group_lr);
         emit_state(process, p, "data", TOCSIN_MOMENT_ENTER, true, !process->undigested, p->data,
                    p->absmax != 0 ? p->absmax : 1, 0, group_lr);
     }

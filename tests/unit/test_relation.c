@@ -165,6 +165,27 @@ static void test_stale_optimizer(void **state)
     bench_free(bench);
 }
 
+/* An encoder was trained, its optimizer is gone, its gradients are not; now a probe is trained. */
+static void test_gradient_left_over(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    fake_process *process = &bench->process[0];
+    for (int i = 0; i < 3; ++i) {
+        bool first = i == 0;
+        if (!first) {
+            process->parameters[1].flags &=
+                ~(uint32_t)(TOCSIN_STATE_IN_OPTIMIZER | TOCSIN_STATE_IN_THIS_OPTIMIZER);
+            process->parameters[1].kept_gradient = i == 1;
+        }
+        train(process, (fake_step){.no_zero_grad = true});
+    }
+    assert_int_equal(FAILS(bench, MODEL_PARAMETER, "fc2.weight", IN_OPTIMIZER), 1);
+    assert_int_equal(HOLDS(bench, MODEL_PARAMETER, "fc2.weight", IN_OPTIMIZER), 1);
+    assert_int_equal(HOLDS(bench, MODEL_PARAMETER, "fc1.weight", IN_OPTIMIZER), 3);
+    bench_free(bench);
+}
+
 static void test_everything_frozen(void **state)
 {
     (void)state;
@@ -600,6 +621,7 @@ int main(void)
         cmocka_unit_test(test_steps_without_digests_are_not_compared_over),
         cmocka_unit_test(test_a_presence_is_not_told_by_its_dtype),
         cmocka_unit_test(test_stale_optimizer),
+        cmocka_unit_test(test_gradient_left_over),
         cmocka_unit_test(test_everything_frozen),
         cmocka_unit_test(test_two_optimizers_mind_their_own),
         cmocka_unit_test(test_gradients_that_are_not_cleared),
