@@ -8,7 +8,8 @@
 #include "foreign.h"
 #include "traces.h"
 
-int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library)
+int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library,
+                      const cli_texts *relations)
 {
     assert(checking && !checking->set);
     tocsin_error error;
@@ -20,6 +21,12 @@ int cli_checking_load(cli_checking *checking, const cli_texts *files, bool libra
         status = tocsin_library_load(&checking->set, &error);
     } else if (library && status == TOCSIN_OK) {
         status = tocsin_library_append(checking->set, &error);
+    }
+    if (status == TOCSIN_OK) {
+        status = cli_relations_open(relations, &checking->relations, &error);
+    }
+    if (status == TOCSIN_OK) {
+        tocsin_invariants_use(checking->set, checking->relations);
     }
     return status == TOCSIN_OK ? CLI_HOLDS : cli_fail(&error);
 }
@@ -157,5 +164,6 @@ void cli_checking_close(cli_checking *checking)
     tocsin_checker_free(checking->checker);
     tocsin_run_close(checking->run);
     tocsin_invariants_free(checking->set);
+    tocsin_relations_free(checking->relations);
     *checking = (cli_checking){0};
 }

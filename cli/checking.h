@@ -5,20 +5,23 @@
 #include <tocsin/check.h>
 #include <tocsin/report.h>
 
-#include "cli.h"
+#include "relations.h"
 
 typedef struct cli_checking {
     tocsin_invariant_set *set;
     tocsin_checker *checker;
     tocsin_run *run;
-    const char *name; /* of the run, as reports show it; borrowed */
-    bool aloud;       /* print each finding on stderr when it is found */
+    tocsin_relations *relations; /* NULL: none */
+    const char *name;            /* of the run, as reports show it; borrowed */
+    bool aloud;                  /* print each finding on stderr when it is found */
 } cli_checking;
 
 /* Each prints its own error and returns an exit code; CLI_HOLDS means go on. Start from a zeroed
  * struct; checking_close frees whatever there is. */
-/* The invariants of `files`; with `library`, or when there is no file, the shipped ones. */
-int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library);
+/* The invariants of `files`; with `library`, or when there is no file, the shipped ones. And the
+ * relations of the user that they need. */
+int cli_checking_load(cli_checking *checking, const cli_texts *files, bool library,
+                      const cli_texts *relations);
 /* Open the recording in `directory`, shown as `name`. */
 int cli_checking_open(cli_checking *checking, const char *directory, const char *name, bool follow);
 /* Check what is there now, or a part of it; *events counts what was new, 0: there is no more. */

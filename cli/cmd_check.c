@@ -61,17 +61,15 @@ int cmd_check(int argc, char **argv)
 {
     cli_texts invariants = {0};
     cli_texts suppressions = {0};
+    cli_texts relations = {0};
     unsigned format = TOCSIN_REPORT_TEXT;
-    bool follows = false;
-    bool all = false;
-    bool counts = false;
-    bool quiet = false;
-    bool library = false;
+    bool follows = false, all = false, counts = false, quiet = false, library = false;
     const cli_option options[] = {
         {"invariants", 'i', CLI_TEXTS, "FILE", "what must hold; repeatable", &invariants},
         {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable", &suppressions},
         {"library", 'l', CLI_FLAG, NULL, "the shipped invariants, too; without -i: they alone",
          &library},
+        {"relation", 0, CLI_TEXTS, "FILE", CLI_RELATION_HELP, &relations},
         {"follow", 'F', CLI_FLAG, NULL, "go on while the run is being written", &follows},
         {"format", 0, CLI_CHOICE, "text|json", "form of the report (default: text)", &format},
         {"all", 'a', CLI_FLAG, NULL, "everything in full, and what was not judged", &all},
@@ -105,7 +103,7 @@ int cmd_check(int argc, char **argv)
 
     cli_checking checking = {.aloud = follows && !quiet};
     bool stopped = false;
-    exit_code = cli_checking_load(&checking, &invariants, library);
+    exit_code = cli_checking_load(&checking, &invariants, library, &relations);
     if (exit_code == CLI_HOLDS) {
         exit_code = cli_checking_open(&checking, operands.items[0], operands.items[0], follows);
     }

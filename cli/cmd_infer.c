@@ -2,7 +2,7 @@
  *
  * Under mpirun the ranks share the counting of the runs; rank 0 does the rest, and it alone prints.
  */
-#include "cli.h"
+#include "relations.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -33,6 +33,7 @@ typedef struct infer_command {
     const char *output; /* NULL: only counted, for `keep` */
     const char *keep;
     cli_texts add;
+    cli_texts relations;
     bool wide;
     bool explains;
     bool force;
@@ -253,9 +254,14 @@ static int infer_on(tocsin_scale *scale, const infer_command *command)
         .dropped = command->explains ? explain_dropped : NULL,
         .context = &progress,
     };
-    tocsin_references *references;
+    tocsin_references *references = NULL;
+    tocsin_relations *relations;
     tocsin_error error;
-    tocsin_status status = tocsin_references_new(&references, &error);
+    tocsin_status status = cli_relations_open(&command->relations, &relations, &error);
+    options.relations = relations;
+    if (status == TOCSIN_OK) {
+        status = tocsin_references_new(&references, &error);
+    }
     status = tocsin_scale_agree(scale, status, &error);
     if (status == TOCSIN_OK) {
         status = count_runs(scale, command, &options, references, &error);
@@ -267,6 +273,7 @@ static int infer_on(tocsin_scale *scale, const infer_command *command)
             status == TOCSIN_OK ? conclude(command, references, &options) : cli_fail(&error);
     }
     tocsin_references_free(references);
+    tocsin_relations_free(relations);
     return exit_code;
 }
 
@@ -299,6 +306,7 @@ int cmd_infer(int argc, char **argv)
          &command.keep},
         {"add", 0, CLI_TEXTS, "FILE", "infer also from the runs kept there (repeatable)",
          &command.add},
+        {"relation", 0, CLI_TEXTS, "FILE", CLI_RELATION_HELP, &command.relations},
         {"wide", 0, CLI_FLAG, NULL, "claim also what often is a coincidence", &command.wide},
         {"explain-dropped", 0, CLI_FLAG, NULL, "print each hypothesis that was dropped, and why",
          &command.explains},

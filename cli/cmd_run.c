@@ -22,6 +22,7 @@ typedef struct run_options {
     cli_texts modules;
     cli_texts invariants;
     cli_texts suppressions;
+    cli_texts relations;
     bool with_library;
     const char *report_path; /* NULL: text on stderr, JSON on stdout */
     unsigned format;
@@ -34,7 +35,8 @@ static int prepare(const run_options *options, char *const *command, cli_recordi
                    cli_checking *checking)
 {
     tocsin_error error;
-    int result = cli_checking_load(checking, &options->invariants, options->with_library);
+    int result = cli_checking_load(checking, &options->invariants, options->with_library,
+                                   &options->relations);
     if (result == CLI_HOLDS) {
         result = cli_recording_prepare(recording, &options->recording, command);
     }
@@ -152,6 +154,7 @@ int cmd_run(int argc, char **argv)
          &run.with_library},
         {"suppress", 0, CLI_TEXTS, "FILE", "violations that are meant; repeatable",
          &run.suppressions},
+        {"relation", 0, CLI_TEXTS, "FILE", CLI_RELATION_HELP, &run.relations},
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
          &run.recording.directory},
         {"fail-on-finding", 0, CLI_FLAG, NULL, "exit with 86 when an invariant is violated",

@@ -85,11 +85,12 @@ typedef struct tocsin_check_summary {
 
 /* Why an invariant was never judged. */
 typedef enum tocsin_unknown_reason {
-    TOCSIN_UNKNOWN_NOT_RECORDED,       /* the recording has no calls, or only selected ones */
-    TOCSIN_UNKNOWN_NO_CALL,            /* the call that it speaks of was not made */
-    TOCSIN_UNKNOWN_ONE_RANK,           /* it compares ranks, and one alone made the call */
-    TOCSIN_UNKNOWN_NO_SUBJECT,         /* the call was made, without what it speaks of */
-    TOCSIN_UNKNOWN_CONDITION_NEVER_MET /* `seen` times its subject, never its condition */
+    TOCSIN_UNKNOWN_NOT_RECORDED,        /* the recording has no calls, or only selected ones */
+    TOCSIN_UNKNOWN_NO_CALL,             /* the call that it speaks of was not made */
+    TOCSIN_UNKNOWN_ONE_RANK,            /* it compares ranks, and one alone made the call */
+    TOCSIN_UNKNOWN_NO_SUBJECT,          /* the call was made, without what it speaks of */
+    TOCSIN_UNKNOWN_CONDITION_NEVER_MET, /* `seen` times its subject, never its condition */
+    TOCSIN_UNKNOWN_NO_RELATION          /* it is of a user's relation that was not given */
 } tocsin_unknown_reason;
 
 /* An invariant that was never judged. Strings are owned by the checker. */

@@ -21,9 +21,10 @@ extern "C" {
 #endif
 
 typedef struct tocsin_infer_options {
-    size_t struct_bytes; /* sizeof this struct */
-    unsigned threads;    /* 0: one per CPU */
-    bool wide;           /* without the bias: docs/inference.md, "Wide" */
+    size_t struct_bytes;                      /* sizeof this struct */
+    unsigned threads;                         /* 0: one per CPU */
+    bool wide;                                /* without the bias: docs/inference.md, "Wide" */
+    const struct tocsin_relations *relations; /* tocsin/relation.h; NULL: none. Borrowed. */
     /* Called from the calling thread now and then; may be NULL. phase: a run that is read; done:
      * events read so far, in all runs; total: 0, not known. */
     void (*progress)(void *context, const char *phase, uint64_t done, uint64_t total);

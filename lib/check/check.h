@@ -77,6 +77,9 @@ tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
                                               const tocsin_vocabulary *vocabulary,
                                               const tocsin_invariant *invariant, uint64_t seen,
                                               uint64_t held, tocsin_string *why);
+/* Why is an invariant of a user's relation not judged when the relation is not there? `population`
+ * as in tocsin_invariants_lacks. */
+tocsin_unknown_reason tocsin_coverage_explain_absent(const char *population, tocsin_string *why);
 void tocsin_coverage_free(tocsin_coverage *coverage);
 
 #endif

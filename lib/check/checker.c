@@ -235,8 +235,11 @@ static tocsin_status observe(tocsin_checker *checker, tocsin_error *error)
                             .fact_count = count,
                             .fields = fields,
                             .field_count = field_count};
-    tocsin_observer_options options = {
-        .vocabulary = checker->vocabulary, .sink = judge, .context = checker, .wanted = &wanted};
+    tocsin_observer_options options = {.vocabulary = checker->vocabulary,
+                                       .sink = judge,
+                                       .context = checker,
+                                       .wanted = &wanted,
+                                       .relations = tocsin_invariants_relations(checker->set)};
     if (status == TOCSIN_OK)
         status = tocsin_observer_new(&options, &checker->observer, error);
     tocsin_free(fields);
@@ -357,8 +360,11 @@ static tocsin_status explain_unknown(tocsin_checker *checker, size_t index, tocs
     tocsin_unknown unknown = {.invariant = tocsin_invariant_id(checker->set, index),
                               .sentence = tocsin_invariant_sentence(checker->set, index),
                               .seen = seen};
-    unknown.reason = tocsin_coverage_explain(&checker->coverage, checker->vocabulary, invariant,
-                                             seen, checker->verdicts[index].held, &why);
+    const char *absent = tocsin_invariants_lacks(checker->set, index);
+    unknown.reason =
+        absent != NULL ? tocsin_coverage_explain_absent(absent, &why)
+                       : tocsin_coverage_explain(&checker->coverage, checker->vocabulary, invariant,
+                                                 seen, checker->verdicts[index].held, &why);
     tocsin_status status = tocsin_string_check(&why, error);
     if (status == TOCSIN_OK) {
         unknown.why = tocsin_arena_copy(&checker->words, why.text, why.bytes);

@@ -119,7 +119,7 @@ static bool find_call(const tocsin_coverage *coverage, const tocsin_vocabulary *
             *callers = coverage->role_callers[role];
         return true;
     }
-    if (key->name == 0)
+    if (key->name == 0 || key->kind == TOCSIN_POPULATION_USER)
         return false;
     *call = tocsin_symbol_text(vocabulary, key->name);
     uint32_t id = tocsin_intern_find(&coverage->functions, *call, strlen(*call));
@@ -177,7 +177,9 @@ tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
                                               uint64_t held, tocsin_string *why)
 {
     tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
-    const char *subject = subject_of(key.kind);
+    const char *subject = key.kind == TOCSIN_POPULATION_USER
+                              ? tocsin_symbol_text(vocabulary, key.name)
+                              : subject_of(key.kind);
     const char *call = "";
     uint32_t callers;
     bool of_call = find_call(coverage, vocabulary, &key, &call, &callers);
@@ -210,6 +212,13 @@ tocsin_unknown_reason tocsin_coverage_explain(const tocsin_coverage *coverage,
     return TOCSIN_UNKNOWN_NO_SUBJECT;
 }
 
+tocsin_unknown_reason tocsin_coverage_explain_absent(const char *population, tocsin_string *why)
+{
+    tocsin_string_printf(why, "the relation %.*s was not given (--relation)",
+                         (int)strcspn(population, "/"), population);
+    return TOCSIN_UNKNOWN_NO_RELATION;
+}
+
 const char *tocsin_unknown_reason_name(tocsin_unknown_reason reason)
 {
     static const char *const names[] = {
@@ -218,6 +227,7 @@ const char *tocsin_unknown_reason_name(tocsin_unknown_reason reason)
         [TOCSIN_UNKNOWN_ONE_RANK] = "one_rank",
         [TOCSIN_UNKNOWN_NO_SUBJECT] = "no_subject",
         [TOCSIN_UNKNOWN_CONDITION_NEVER_MET] = "condition_never_met",
+        [TOCSIN_UNKNOWN_NO_RELATION] = "no_relation",
     };
     assert((unsigned)reason < TOCSIN_COUNT_OF(names));
     return names[reason];

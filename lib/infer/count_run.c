@@ -107,6 +107,9 @@ static tocsin_status read_run(struct reading *reading, tocsin_examples *examples
     tocsin_observer_options options = {.vocabulary = examples->vocabulary,
                                        .sink = tocsin_examples_add,
                                        .context = examples,
+                                       .relations = reading->counting->options != NULL
+                                                        ? reading->counting->options->relations
+                                                        : NULL,
                                        .contrast = true,
                                        .wide = examples->wide};
     TOCSIN_TRY(tocsin_run_open(reading->directory, false, &reading->run, error));

@@ -71,7 +71,8 @@ typedef enum tocsin_relation_kind {
     TOCSIN_RELATION_CHECKPOINT = 7,
     TOCSIN_RELATION_DATA = 8,
     TOCSIN_RELATION_PLAN = 9,
-    TOCSIN_RELATION_COUNT = 10
+    TOCSIN_RELATION_USER = 10, /* tocsin/relation.h */
+    TOCSIN_RELATION_COUNT = 11
 } tocsin_relation_kind;
 
 /* Every kind of population: X(number, NAME, relation, "slug in files", pair?, members of the key).
@@ -105,13 +106,14 @@ typedef enum tocsin_relation_kind {
     X(26, RUN, PLAN, "run", 0, NONE)                                                               \
     X(27, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
     X(28, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
-    X(29, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)
+    X(29, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)                       \
+    X(30, USER, USER, "user", 0, USER)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 30
+        TOCSIN_POPULATION_KIND_COUNT = 31
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -119,7 +121,8 @@ typedef struct tocsin_population_key {
     uint8_t role;       /* tocsin_role of the call; NONE: by function name */
     uint8_t variable;   /* REPLICAS, RESTING_VARIABLE: tocsin_variable_kind */
     uint8_t moment;     /* REPLICAS: tocsin_moment */
-    tocsin_symbol name; /* by function name: the function; REPLICAS: the attribute; else 0 */
+    tocsin_symbol name; /* by function name: the function; REPLICAS: the attribute; USER: relation
+                           and subject, "loss/update"; else 0 */
 } tocsin_population_key;
 
 /* Every predicate: X(number, NAME, "slug in files", members). */
@@ -155,13 +158,14 @@ typedef struct tocsin_population_key {
     X(29, KEEPS_MODE, "keeps training mode", NONE)                                                 \
     X(30, NEW_DATA, "other data than the batch before", NONE)                                      \
     X(31, NEW_GRADIENTS, "other gradients than the update before", NONE)                           \
-    X(32, CALLS_WITH, "calls with", ARGUMENT) /* callee; other: field; value */
+    X(32, CALLS_WITH, "calls with", ARGUMENT) /* callee; other: field; value */                    \
+    X(33, CLAIM, "user", CLAIM)               /* name: in the words of a user's relation */
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 33
+        TOCSIN_PREDICATE_COUNT = 34
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {
@@ -233,6 +237,7 @@ typedef struct tocsin_evidence {
     uint32_t line;
     const char *function;
     uint64_t bad_count; /* NaN and Inf in the variable */
+    const char *detail; /* USER: what is seen when a fact does not hold; NULL: nothing more */
     const tocsin_number *numbers;
     uint32_t number_count;
 } tocsin_evidence;
@@ -288,7 +293,8 @@ typedef struct tocsin_observer_options {
     tocsin_vocabulary *vocabulary; /* borrowed; written to while events are fed */
     tocsin_instance_sink *sink;
     void *context;
-    const tocsin_wanted *wanted; /* NULL: everything. Copied. */
+    const tocsin_wanted *wanted;              /* NULL: everything. Copied. */
+    const struct tocsin_relations *relations; /* the user's; NULL: none. Borrowed. */
     bool contrast; /* inferring: also sample pairs of different variables (at most 64 a window),
                       which show what makes replicas equal */
     bool wide;     /* inferring: also facts that only wide learning may claim */
@@ -361,6 +367,11 @@ bool tocsin_precondition_holds(const tocsin_precondition *when, const tocsin_ins
 TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_new(tocsin_invariant_set **set,
                                                       tocsin_error *error);
 tocsin_vocabulary *tocsin_invariants_vocabulary(const tocsin_invariant_set *set);
+/* What _use has given it; NULL: nothing. */
+const struct tocsin_relations *tocsin_invariants_relations(const tocsin_invariant_set *set);
+/* Is invariant `index` of a user's relation that was not given? Its population, "relation/subject";
+ * else NULL. */
+const char *tocsin_invariants_lacks(const tocsin_invariant_set *set, size_t index);
 /* Add a copy; one with the same population, fact and precondition is there already: nothing is
  * added. Clauses are put in canonical order. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_invariants_add(tocsin_invariant_set *set,

@@ -16,7 +16,8 @@ const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index)
         return tocsin_role_name(TOCSIN_ROLE_COLLECTIVE);
     if (key.role != TOCSIN_ROLE_NONE)
         return tocsin_role_name((tocsin_role)key.role);
-    return key.name != 0 ? tocsin_symbol_text(set->vocabulary, key.name) : "";
+    bool function = key.name != 0 && key.kind != TOCSIN_POPULATION_USER;
+    return function ? tocsin_symbol_text(set->vocabulary, key.name) : "";
 }
 
 const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index)

@@ -3,6 +3,7 @@
  */
 #include <assert.h>
 #include <invariant/invariant_set.h>
+#include <invariant/plugin.h>
 #include <invariant/statement.h>
 #include <math.h>
 #include <stdlib.h>
@@ -165,11 +166,31 @@ static tocsin_status get_replica(const line_reader *reader, const tocsin_json_va
     return TOCSIN_OK;
 }
 
+/* "name" and "subject" of a user's relation. */
+static tocsin_status get_subject(const line_reader *reader, const tocsin_json_value *object,
+                                 tocsin_symbol *name)
+{
+    const char *relation, *subject;
+    tocsin_string text = {0};
+    TOCSIN_TRY(get_text(reader, object, "population", "name", &relation));
+    TOCSIN_TRY(get_text(reader, object, "population", "subject", &subject));
+    if (!tocsin_plugin_is_name(relation) || !tocsin_plugin_is_text(subject))
+        return bad(reader, "\"name\" or \"subject\" can not be of a relation");
+    tocsin_string_printf(&text, "%s/%s", relation, subject);
+    tocsin_status status = tocsin_string_check(&text, reader->error);
+    if (status == TOCSIN_OK) {
+        *name = tocsin_symbol_of(reader->set->vocabulary, text.text);
+        status = *name != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+    }
+    tocsin_string_free(&text);
+    return status;
+}
+
 static tocsin_status get_population(const line_reader *reader, const tocsin_json_value *line,
                                     tocsin_population *population, uint8_t *kind_out)
 {
-    static const char *const allowed[] = {"kind",      "role",   "function", "variable",
-                                          "attribute", "moment", NULL};
+    static const char *const allowed[] = {"kind",   "role", "function", "variable", "attribute",
+                                          "moment", "name", "subject",  NULL};
     const tocsin_json_value *object = tocsin_json_get_member(line, "population");
     const char *kind, *relation;
     tocsin_population_key key = {.kind = 0};
@@ -191,16 +212,28 @@ static tocsin_status get_population(const line_reader *reader, const tocsin_json
         TOCSIN_TRY(get_replica(reader, object, &key));
     else if (members == TOCSIN_MEMBERS_VARIABLE)
         TOCSIN_TRY(get_variable(reader, object, &key.variable));
+    else if (members == TOCSIN_MEMBERS_USER)
+        TOCSIN_TRY(get_subject(reader, object, &key.name));
     *kind_out = key.kind;
     *population = tocsin_population_of(reader->set->vocabulary, &key);
     return *population != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);
+}
+
+static tocsin_status get_claim(const line_reader *reader, const tocsin_json_value *object,
+                               tocsin_symbol *name)
+{
+    const char *text;
+    TOCSIN_TRY(get_text(reader, object, "fact", "claim", &text));
+    if (!tocsin_plugin_is_text(text))
+        return bad(reader, "\"claim\" can not be of a relation");
+    return get_symbol(reader, object, "fact", "claim", name);
 }
 
 static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value *line,
                               uint8_t kind, tocsin_fact *fact)
 {
     static const char *const allowed[] = {"is",    "role",  "function", "field",
-                                          "other", "value", NULL};
+                                          "other", "value", "claim",    NULL};
     const tocsin_json_value *object = tocsin_json_get_member(line, "fact");
     const char *is;
     tocsin_fact_key key = {.predicate = 0};
@@ -215,6 +248,8 @@ static tocsin_status get_fact(const line_reader *reader, const tocsin_json_value
     bool argument = members == TOCSIN_FACT_MEMBERS_ARGUMENT;
     if (members == TOCSIN_FACT_MEMBERS_CALLEE || argument)
         TOCSIN_TRY(get_callable(reader, object, "fact", &key.role, &key.name));
+    else if (members == TOCSIN_FACT_MEMBERS_CLAIM)
+        TOCSIN_TRY(get_claim(reader, object, &key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         TOCSIN_TRY(get_symbol(reader, object, "fact", "field", &key.name));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)

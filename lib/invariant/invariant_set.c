@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <invariant/invariant_set.h>
+#include <invariant/plugin.h>
 #include <invariant/statement.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,26 @@ void tocsin_invariants_free(tocsin_invariant_set *set)
     TOCSIN_VEC_FREE(&set->entries);
     tocsin_intern_free(&set->ids);
     tocsin_free(set);
+}
+
+void tocsin_invariants_use(tocsin_invariant_set *set, const tocsin_relations *relations)
+{
+    set->relations = relations;
+}
+
+const struct tocsin_relations *tocsin_invariants_relations(const tocsin_invariant_set *set)
+{
+    return set->relations;
+}
+
+const char *tocsin_invariants_lacks(const tocsin_invariant_set *set, size_t index)
+{
+    tocsin_population_key key =
+        tocsin_population_get_key(set->vocabulary, tocsin_invariants_get(set, index)->population);
+    const char *population = tocsin_symbol_text(set->vocabulary, key.name);
+    bool given = key.kind != TOCSIN_POPULATION_USER ||
+                 tocsin_relations_of(set->relations, population) != NULL;
+    return given ? NULL : population;
 }
 
 tocsin_vocabulary *tocsin_invariants_vocabulary(const tocsin_invariant_set *set)

@@ -22,7 +22,8 @@ struct tocsin_invariant_set {
     tocsin_vocabulary *vocabulary;
     tocsin_arena arena;
     TOCSIN_VEC(tocsin_invariant_entry) entries;
-    tocsin_intern ids; /* to find duplicates */
+    tocsin_intern ids;                        /* to find duplicates */
+    const struct tocsin_relations *relations; /* the user's; NULL: none. Borrowed. */
 };
 
 /* The members that define an invariant ("relation" to "when"), appended to an open JSON object. */

@@ -49,6 +49,15 @@ static void put_callable(const tocsin_vocabulary *vocabulary, uint8_t role, tocs
         put_member(json, "function", tocsin_symbol_text(vocabulary, name));
 }
 
+/* "relation/subject" */
+static void put_subject(const char *name, tocsin_json *json)
+{
+    size_t bytes = strcspn(name, "/");
+    tocsin_json_key(json, "name");
+    tocsin_json_string(json, name, bytes);
+    put_member(json, "subject", name + bytes + (name[bytes] != 0));
+}
+
 static void put_population(const tocsin_vocabulary *vocabulary, tocsin_population population,
                            tocsin_json *json)
 {
@@ -72,6 +81,9 @@ static void put_population(const tocsin_vocabulary *vocabulary, tocsin_populatio
     case TOCSIN_MEMBERS_VARIABLE:
         put_member(json, "variable", tocsin_variable_slug(key.variable));
         break;
+    case TOCSIN_MEMBERS_USER:
+        put_subject(tocsin_symbol_text(vocabulary, key.name), json);
+        break;
     }
     tocsin_json_end_object(json);
 }
@@ -86,6 +98,8 @@ static void put_fact(const tocsin_vocabulary *vocabulary, tocsin_fact fact, tocs
     bool argument = members == TOCSIN_FACT_MEMBERS_ARGUMENT;
     if (members == TOCSIN_FACT_MEMBERS_CALLEE || argument)
         put_callable(vocabulary, key.role, key.name, json);
+    else if (members == TOCSIN_FACT_MEMBERS_CLAIM)
+        put_member(json, "claim", tocsin_symbol_text(vocabulary, key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
         put_member(json, "field", tocsin_symbol_text(vocabulary, key.name));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)

@@ -27,6 +27,8 @@ bool tocsin_population_key_exists(const tocsin_population_key *key)
     case TOCSIN_MEMBERS_VARIABLE:
         return key->variable >= TOCSIN_VARIABLE_PARAMETER &&
                key->variable <= TOCSIN_VARIABLE_OPTIMIZER_STATE;
+    case TOCSIN_MEMBERS_USER:
+        return key->name != 0;
     default:
         return true;
     }
@@ -43,6 +45,7 @@ bool tocsin_fact_key_exists(uint8_t kind, const tocsin_fact_key *key)
     case TOCSIN_FACT_MEMBERS_ARGUMENT:
         return is_callable(key->role, key->name) && key->other != 0 && key->value != 0;
     case TOCSIN_FACT_MEMBERS_FIELD:
+    case TOCSIN_FACT_MEMBERS_CLAIM:
         return key->name != 0;
     case TOCSIN_FACT_MEMBERS_VALUE:
         return key->name != 0 && key->value != 0;

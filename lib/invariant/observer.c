@@ -225,6 +225,7 @@ static tocsin_process *process_at(tocsin_observer *observer, size_t index,
             tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
             return NULL;
         }
+        process->index = index;
         process->rank = -1;
         process->micro_step = -1;
         process->argument_step = process->collective_step = -1;
@@ -557,6 +558,8 @@ static bool is_wanted(const tocsin_observer *observer, const tocsin_relation_par
                       const tocsin_wanted *wanted)
 {
     bool found = wanted == NULL;
+    if (part == &tocsin_relation_user && observer->relations == NULL)
+        return false;
     for (size_t i = 0; wanted != NULL && i < wanted->population_count; ++i) {
         uint8_t kind = tocsin_population_get_key(observer->vocabulary, wanted->populations[i]).kind;
         found |= strchr((const char *)part->kinds, kind) != NULL;
@@ -629,6 +632,7 @@ tocsin_status tocsin_observer_new(const tocsin_observer_options *options,
     made->vocabulary = options->vocabulary;
     made->sink = options->sink;
     made->context = options->context;
+    made->relations = options->relations;
     made->contrast = options->contrast;
     made->wide = options->wide && options->wanted == NULL;
     made->filtered = options->wanted != NULL;

@@ -62,6 +62,9 @@ static const tocsin_code codes[] = {
      "The number of steps is not what was declared by tocsin.expect() or the trainer's arguments.\n"
      "Common causes: rounding by gradient accumulation or by the number of ranks, the last batch\n"
      "dropped."},
+    {"TOC010", "User", "a relation of your own does not hold",
+     "A relation that was given with --relation saw something that it had not seen in the healthy\n"
+     "runs, or that is not what you wrote down. What it means stands with that relation."},
 };
 
 _Static_assert(TOCSIN_COUNT_OF(codes) + 1 == TOCSIN_RELATION_COUNT, "one code a relation");

@@ -4,8 +4,8 @@
  * looks at them at certain events and emits instances. Failures stick in the observer (`status`),
  * so relations return nothing and the event's caller gets the first failure.
  */
-#ifndef TOCSIN_RELATION_H
-#define TOCSIN_RELATION_H
+#ifndef TOCSIN_LIB_RELATION_H
+#define TOCSIN_LIB_RELATION_H
 
 #include <invariant/instance.h>
 
@@ -187,6 +187,7 @@ typedef struct tocsin_process {
     int64_t micro_step; /* -1: unknown */
     int32_t rank;       /* -1: not distributed */
     int32_t world_size;
+    size_t index; /* of the observer's processes */
 } tocsin_process;
 
 struct tocsin_needs; /* what a recorder must record: selection_write.c */
@@ -235,7 +236,8 @@ typedef struct tocsin_relation_part {
     X(BETWEEN, between)                                                                            \
     X(LIFE, life)                                                                                  \
     X(LEDGER, ledger)                                                                              \
-    X(PLAN, plan)
+    X(PLAN, plan)                                                                                  \
+    X(USER, user)
 
 enum {
 #define X(NAME, name) TOCSIN_PART_##NAME,
@@ -255,6 +257,7 @@ struct tocsin_observer {
     tocsin_vocabulary *vocabulary;
     tocsin_instance_sink *sink;
     void *context;
+    const struct tocsin_relations *relations; /* NULL: none */
     bool contrast;
     bool wide;
     bool filtered;
@@ -337,6 +340,8 @@ bool tocsin_role_is_diverse(uint8_t role);
 /* A STATE event; frame: of the innermost open call of its thread, or NULL. */
 void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                            const tocsin_event *event);
+/* The attribute of that name, or OTHER. */
+tocsin_attribute tocsin_attribute_of(const char *name);
 
 /* ---- state_fields.c ------------------------------------------------------------------------ */
 
@@ -377,9 +382,12 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
 
 /* Calls of a role, or of a function (role NONE) by name. */
 void tocsin_need_call(struct tocsin_needs *needs, uint8_t role, tocsin_symbol name, bool arguments);
+void tocsin_need_function(struct tocsin_needs *needs, const char *name, bool arguments);
 /* States of variables of a kind, read at the start or the end of calls of a role; digest: and their
  * content, not only whether they are there. */
 void tocsin_need_state(struct tocsin_needs *needs, uint8_t role, uint8_t moment,
                        tocsin_attribute attribute, uint8_t variable, bool digest);
+/* The relations of the set; NULL: none. */
+const struct tocsin_relations *tocsin_needs_relations(const struct tocsin_needs *needs);
 
 #endif

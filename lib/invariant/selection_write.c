@@ -29,12 +29,26 @@ typedef struct function_need {
 
 typedef struct tocsin_needs {
     const tocsin_vocabulary *vocabulary;
+    const struct tocsin_relations *relations;
     call_detail roles[ROLES_MAX];
-    tocsin_map function_of; /* symbol -> index + 1 */
-    TOCSIN_VEC(function_need) functions;
-    TOCSIN_VEC(state_need) states; /* distinct but for digest: a handful */
+    tocsin_intern names;                 /* of functions: id -> index + 1 */
+    TOCSIN_VEC(function_need) functions; /* until printed, in the order of the names */
+    TOCSIN_VEC(state_need) states;       /* distinct but for digest: a handful */
     bool failed;
 } tocsin_needs;
+
+void tocsin_need_function(tocsin_needs *needs, const char *name, bool arguments)
+{
+    call_detail want = arguments ? WANT_ARGUMENTS : WANT_CALL;
+    uint32_t id = tocsin_intern_put(&needs->names, name, strlen(name));
+    if (id == needs->functions.count + 1) {
+        function_need need = {.name = tocsin_intern_text(&needs->names, id, NULL)};
+        needs->failed |= !TOCSIN_VEC_PUSH(&needs->functions, need);
+    }
+    needs->failed |= id == 0;
+    if (!needs->failed && needs->functions.items[id - 1].want < want)
+        needs->functions.items[id - 1].want = want;
+}
 
 void tocsin_need_call(tocsin_needs *needs, uint8_t role, tocsin_symbol name, bool arguments)
 {
@@ -44,18 +58,7 @@ void tocsin_need_call(tocsin_needs *needs, uint8_t role, tocsin_symbol name, boo
             needs->roles[role] = want;
         return;
     }
-    uint64_t *index = tocsin_map_at(&needs->function_of, name);
-    if (index == NULL) {
-        needs->failed = true;
-        return;
-    }
-    if (*index == 0) {
-        function_need need = {.name = tocsin_symbol_text(needs->vocabulary, name)};
-        needs->failed |= !TOCSIN_VEC_PUSH(&needs->functions, need);
-        *index = needs->functions.count;
-    }
-    if (!needs->failed && needs->functions.items[*index - 1].want < want)
-        needs->functions.items[*index - 1].want = want;
+    tocsin_need_function(needs, tocsin_symbol_text(needs->vocabulary, name), arguments);
 }
 
 void tocsin_need_state(tocsin_needs *needs, uint8_t role, uint8_t moment,
@@ -73,6 +76,11 @@ void tocsin_need_state(tocsin_needs *needs, uint8_t role, uint8_t moment,
     }
     state_need wanted = {role, moment, (uint8_t)attribute, variable, digest};
     needs->failed |= !TOCSIN_VEC_PUSH(&needs->states, wanted);
+}
+
+const struct tocsin_relations *tocsin_needs_relations(const tocsin_needs *needs)
+{
+    return needs->relations;
 }
 
 static bool speaks_of_arguments(const tocsin_vocabulary *vocabulary, const tocsin_invariant *given)
@@ -170,7 +178,7 @@ static void print_needs(tocsin_needs *needs, tocsin_string *out)
 tocsin_status tocsin_invariants_write_selection(const tocsin_invariant_set *set, const char *path,
                                                 tocsin_error *error)
 {
-    tocsin_needs needs = {.vocabulary = set->vocabulary};
+    tocsin_needs needs = {.vocabulary = set->vocabulary, .relations = set->relations};
     tocsin_string text = {0};
     for (size_t i = 0; i < set->entries.count; ++i)
         need_invariant(&needs, &set->entries.items[i].invariant);
@@ -182,7 +190,7 @@ tocsin_status tocsin_invariants_write_selection(const tocsin_invariant_set *set,
     if (status == TOCSIN_OK)
         status = tocsin_file_store(path, text.text, text.bytes, true, error);
     tocsin_string_free(&text);
-    tocsin_map_free(&needs.function_of);
+    tocsin_intern_free(&needs.names);
     TOCSIN_VEC_FREE(&needs.functions);
     TOCSIN_VEC_FREE(&needs.states);
     return status;

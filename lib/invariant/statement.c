@@ -2,8 +2,9 @@
  *
  * A statement that is not in the table can neither be inferred nor written by hand. Templates hold
  * {call} (role or function of the population), {callee}, {field}, {other}, {value} (members of the
- * fact), {variable}, {attribute}, {moment} (of replicas); violations also {ranks},
- * {bad} (from the evidence) and {actual} (the field's value in the instance).
+ * fact), {variable}, {attribute}, {moment} (of replicas), {relation}, {subject} (of users'
+ * relations); violations also {ranks}, {bad}, {detail} (from the evidence) and {actual} (the
+ * field's value in the instance).
  */
 #include <assert.h>
 #include <invariant/statement.h>
@@ -47,7 +48,8 @@ static const predicate_trait predicate_traits[TOCSIN_PREDICATE_COUNT] = {
     X(OUTSIDE, "data changed outside an update")                                                   \
     X(REPLICAS, "replicas apart")                                                                  \
     X(OUTPUT, "what a call does or returns")                                                       \
-    X(NUMBERS, "NaN or Inf")
+    X(NUMBERS, "NaN or Inf")                                                                       \
+    X(USER, "a relation of your own")
 
 typedef enum cause {
 #define X(name, words) CAUSE_##name,
@@ -162,6 +164,7 @@ static const statement statements[] = {
      "Every call of {call} returns {field} of at most {other}", "{field} is more than {other}"},
     {OF(CALL_OUTPUT, RETURN_AT_LEAST, OUTPUT), 0.34,
      "Every call of {call} returns {field} of at least {other}", "{field} is less than {other}"},
+    {OF(USER, CLAIM, USER), 0.55, "{relation}: every {subject} {field}", "{detail}"},
 };
 
 const tocsin_population_trait *tocsin_population_get_trait(uint8_t kind)
@@ -264,6 +267,16 @@ static void say_actual(const subject *about, tocsin_string *out)
     tocsin_scalar_say(about->vocabulary, actual, out);
 }
 
+static void say_detail(const subject *about, tocsin_string *out)
+{
+    const char *detail = about->instance->evidence.detail;
+    if (detail != NULL && detail[0] != 0)
+        tocsin_string_append_text(out, detail);
+    else
+        tocsin_string_printf(out, "this one does not: %s",
+                             tocsin_symbol_text(about->vocabulary, about->fact.name));
+}
+
 static bool say_evidence(const subject *about, const char *token, size_t bytes, tocsin_string *out)
 {
 #define IS(text) (bytes == sizeof text - 1 && memcmp(token, text, sizeof text - 1) == 0)
@@ -278,6 +291,8 @@ static bool say_evidence(const subject *about, const char *token, size_t bytes, 
         tocsin_string_printf(out, "%llu", (unsigned long long)evidence->bad_count);
     else if (IS("actual"))
         say_actual(about, out);
+    else if (IS("detail"))
+        say_detail(about, out);
     else
         return false;
     return true;
@@ -288,6 +303,7 @@ static void say_token(const subject *about, const char *token, size_t bytes, toc
     const tocsin_vocabulary *vocabulary = about->vocabulary;
     const tocsin_population_key *population = &about->population;
     const tocsin_fact_key *fact = &about->fact;
+    const char *name = tocsin_symbol_text(vocabulary, population->name);
     if (say_evidence(about, token, bytes, out))
         return;
     if (IS("call"))
@@ -295,12 +311,16 @@ static void say_token(const subject *about, const char *token, size_t bytes, toc
             out, call_text(vocabulary, population->role,
                            population->kind == TOCSIN_POPULATION_REPLICAS ? 0 : population->name));
     else if (IS("attribute"))
-        tocsin_string_append_text(out, tocsin_symbol_text(vocabulary, population->name));
+        tocsin_string_append_text(out, name);
     else if (IS("variable"))
         tocsin_string_append_text(out, tocsin_variable_slug(population->variable));
     else if (IS("moment"))
         tocsin_string_append_text(out,
                                   population->moment == TOCSIN_MOMENT_ENTER ? "before" : "after");
+    else if (IS("relation"))
+        tocsin_string_append(out, name, strcspn(name, "/"));
+    else if (IS("subject"))
+        tocsin_string_append_text(out, name + strcspn(name, "/") + 1);
     else if (IS("callee"))
         tocsin_string_append_text(out, call_text(vocabulary, fact->role, fact->name));
     else if (IS("field"))

@@ -7,18 +7,20 @@
 
 typedef enum tocsin_population_members {
     TOCSIN_MEMBERS_NONE,
-    TOCSIN_MEMBERS_CALL,    /* role or name */
-    TOCSIN_MEMBERS_REPLICA, /* variable, name (attribute), role, moment */
-    TOCSIN_MEMBERS_VARIABLE /* variable */
+    TOCSIN_MEMBERS_CALL,     /* role or name */
+    TOCSIN_MEMBERS_REPLICA,  /* variable, name (attribute), role, moment */
+    TOCSIN_MEMBERS_VARIABLE, /* variable */
+    TOCSIN_MEMBERS_USER      /* name: "relation/subject" */
 } tocsin_population_members;
 
 typedef enum tocsin_fact_members {
     TOCSIN_FACT_MEMBERS_NONE,
-    TOCSIN_FACT_MEMBERS_CALLEE,  /* role or name */
-    TOCSIN_FACT_MEMBERS_FIELD,   /* name */
-    TOCSIN_FACT_MEMBERS_VALUE,   /* name, value */
-    TOCSIN_FACT_MEMBERS_OTHER,   /* name, other */
-    TOCSIN_FACT_MEMBERS_ARGUMENT /* role or name; other, value */
+    TOCSIN_FACT_MEMBERS_CALLEE,   /* role or name */
+    TOCSIN_FACT_MEMBERS_FIELD,    /* name */
+    TOCSIN_FACT_MEMBERS_VALUE,    /* name, value */
+    TOCSIN_FACT_MEMBERS_OTHER,    /* name, other */
+    TOCSIN_FACT_MEMBERS_ARGUMENT, /* role or name; other, value */
+    TOCSIN_FACT_MEMBERS_CLAIM     /* name: words */
 } tocsin_fact_members;
 
 typedef struct tocsin_population_trait {

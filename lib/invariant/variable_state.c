@@ -36,7 +36,7 @@ static tocsin_variable *variable_at(tocsin_observer *observer, tocsin_process *p
     return variable;
 }
 
-static uint8_t attribute_of(const char *name)
+tocsin_attribute tocsin_attribute_of(const char *name)
 {
     static const char *const words[TOCSIN_ATTRIBUTE_COUNT] = {"",
 #define X(name, word) word,
@@ -45,7 +45,7 @@ static uint8_t attribute_of(const char *name)
     };
     for (uint8_t i = 1; i < TOCSIN_ATTRIBUTE_COUNT; ++i)
         if (strcmp(words[i], name) == 0)
-            return i;
+            return (tocsin_attribute)i;
     return TOCSIN_ATTRIBUTE_OTHER;
 }
 
@@ -117,21 +117,21 @@ void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, t
     tocsin_variable *variable = variable_at(observer, process, read->variable);
     if (variable == NULL || observer->status != TOCSIN_OK)
         return;
-    tocsin_sample sample = {
-        .variable = variable,
-        .flags = read->flags,
-        .attribute = attribute_of(dictionary->string(dictionary->producer, read->attribute)),
-        .moment = read->moment,
-        .dtype = read->dtype,
-        .ndim = read->ndim,
-        .attribute_name = read->attribute,
-        .shape = read->shape,
-        .observed = variable->observed,
-        .cleared = variable->cleared,
-        .lr = read->lr,
-        .absmax = read->statistics.absmax,
-        .bad_count = read->statistics.nan_count + read->statistics.inf_count,
-        .digest = read->digest};
+    tocsin_sample sample = {.variable = variable,
+                            .flags = read->flags,
+                            .attribute = (uint8_t)tocsin_attribute_of(
+                                dictionary->string(dictionary->producer, read->attribute)),
+                            .moment = read->moment,
+                            .dtype = read->dtype,
+                            .ndim = read->ndim,
+                            .attribute_name = read->attribute,
+                            .shape = read->shape,
+                            .observed = variable->observed,
+                            .cleared = variable->cleared,
+                            .lr = read->lr,
+                            .absmax = read->statistics.absmax,
+                            .bad_count = read->statistics.nan_count + read->statistics.inf_count,
+                            .digest = read->digest};
     tocsin_state_take_attributes(observer, process, variable, event);
     uint8_t role = frame != NULL ? frame->role : TOCSIN_ROLE_NONE;
     if (sample.attribute == TOCSIN_ATTRIBUTE_GRAD && role == TOCSIN_ROLE_BACKWARD &&

@@ -39,7 +39,8 @@ typedef struct fake_process {
     tocsin_trace_writer *writer; /* NULL: into the observer */
     tocsin_observer *observer;
     size_t index;
-    tocsin_status status; /* of the observer */
+    tocsin_status status; /* of the observer, */
+    tocsin_error error;   /* and what it said */
     tocsin_intern strings, functions, sites;
     tocsin_role roles[64];
     struct {
@@ -207,10 +208,9 @@ static inline void emit(fake_process *process, tocsin_event *event)
     }
     tocsin_dictionary dictionary = fake_dictionary(process);
     event->thread = process->thread;
-    tocsin_error error;
     if (process->status == TOCSIN_OK)
-        process->status =
-            tocsin_observer_feed(process->observer, process->index, &dictionary, event, &error);
+        process->status = tocsin_observer_feed(process->observer, process->index, &dictionary,
+                                               event, &process->error);
 }
 
 static inline void enter_with(fake_process *process, const char *name, tocsin_role role,
