@@ -1,152 +1,287 @@
-"""False alarms: what healthy programs violate of invariants that were learned from others.
+"""Studies of false alarms and of detection, over healthy programs and known mistakes.
 
-The programs are the references and the healthy twins of tests/corpus, one recording each.
+Programs: those of bench/programs/healthy, with several seeds each; the references and twins of
+tests/corpus, one run each. Mistakes: the bugs of tests/corpus, and mistakes made mechanically in
+the programs (studies/altered.py). docs/performance.md tells the method and the figures.
 
-  within  a program's invariants, learned from two of its runs, on a third; seeds differ
-  cross   invariants of K programs, drawn at random, on every program that was not drawn
+  within               learned from two seeds of a program, on its other seeds
+  cross-configuration  learned from two seeds of a program, on it with other options
+  cross-program        learned from K programs drawn at random, on all others
+  cross-class          learned from K programs of one class, on programs of the other classes
 
-  within  invariants learned from two runs of a program, on a third of it; the seeds differ
-summed over runs; beside it stands the share of runs with any finding.
+An invariant is triggered by a run if it could be judged, and not trivial if some mistake violates
+it.
 """
 
 import argparse
 import json
 import os
-import random
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/corpus"))
 
-from run_corpus import Corpus, CorpusError, read_cases, read_references, recordings_of  # noqa: E402
+from run_corpus import CorpusError  # noqa: E402
+from studies import altered, detection, loss_curves, matrix  # noqa: E402
+from studies.recordings import (  # noqa: E402
+    Run,
+    Studio,
+    StudyError,
+    changed_runs,
+    read_programs,
+    repeated_runs,
+)
+from studies.verdicts import Court, Rates  # noqa: E402
 
-SEEDS = (0, 10000, 20000)
+FIGURES = {
+    "fp_within_pct": ("within", "percent_triggered"),
+    "fp_cross_configuration_pct": ("cross-configuration", "percent_triggered"),
+    "fp_cross_pct": ("cross-program, 5 inputs", "percent_triggered"),
+    "fp_two_inputs_pct": ("cross-program, 2 inputs", "percent_triggered"),
+    "fp_cross_class_pct": ("cross-class, 5 inputs", "percent_triggered"),
+    "fp_non_trivial_pct": ("cross-program, 5 inputs", "percent_non_trivial"),
+    "fp_runs_with_finding_pct": ("cross-program, 5 inputs", "percent_runs"),
+}
 
 
-class Tally:
-    """Violated and triggered invariants, and runs with a finding, over many checks."""
+def by_program(recorded):
+    runs = {}
+    for run, path in recorded.items():
+        runs.setdefault(run.program, []).append(path)
+    return runs
 
-    def __init__(self):
-        self.violated = self.triggered = self.runs = self.alarmed = 0
 
-    def add(self, report):
-        self.violated += report["violated"]
-        self.triggered += report["violated"] + report["holds"]
-        self.runs += 1
-        self.alarmed += report["violated"] > 0
+def spread(counts):
+    return f"{sum(counts) / len(counts):.1f} ({min(counts)}-{max(counts)})"
 
-    @property
-    def percent(self):
-        return 100 * self.violated / max(1, self.triggered)
 
-    @property
-    def percent_of_runs(self):
-        return 100 * self.alarmed / max(1, self.runs)
+class Study:
+    def __init__(self, studio, pool, programs, args):
+        self.studio, self.pool, self.programs, self.args = studio, pool, programs, args
+        self.court = Court(studio, pool)
+        self.results = {}
 
-    def __str__(self):
-        return (
-            f"{self.violated} of {self.triggered} triggered ({self.percent:.3f} %), "
-            f"{self.alarmed} of {self.runs} runs ({self.percent_of_runs:.1f} %)"
+    def record(self):
+        record, programs = self.studio.record_all, self.programs
+        seeds = range(self.args.seeds)
+        self.corpus, self.cases = self.studio.record_corpus(self.pool)
+        same = record([Run(program, seed) for seed in seeds for program in programs], self.pool)
+        self.healthy = by_program(same)
+        wrong = changed_runs(
+            programs, altered.MISTAKES, altered.MISTAKES_OF_RANKS, self.args.mistakes
         )
+        other = changed_runs(programs, altered.VARIATIONS, (), self.args.variations)
+        self.wrong = record(wrong, self.pool)
+        self.varied = by_program(record(other, self.pool))
+        print(f"{len(same)} runs of {len(programs)} programs; {len(self.wrong)} of {len(wrong)} "
+              f"mistakes and {sum(map(len, self.varied.values()))} of {len(other)} variations "
+              "had something to change and ran through")  # fmt: skip
+
+    def learn(self):
+        court = self.court
+        self.trials = matrix.plan_matrix(
+            court, self.healthy, self.varied, self.corpus, self.args.draws
+        )
+        pools = {
+            "the references": {n: [r] for n, r in self.corpus["reference"].items()},
+            "the programs": {p.name: runs for p, runs in self.healthy.items()},
+        }
+        self.detecting = {
+            title: detection.learn_inputs(court, title, pool, 2 * self.args.draws)
+            for title, pool in pools.items()
+        }
+        court.learn("the references", self.corpus["reference"].values())
+        court.learn_library(ROOT / "lib/invariant/library.jsonl")
+
+    def repeat(self):
+        """Runs of programs in other modes, selectively recorded for their own invariants."""
+        own = {}
+        for program in self.programs:
+            own[program] = self.studio.folder / f"{program.name}.jsonl"
+            self.court.infer(self.healthy[program][:2], own[program])
+        runs = repeated_runs(self.programs, self.args.seeds, self.args.repeats)
+        self.repeated = self.studio.record_all(runs, self.pool, own)
+
+    def check(self):
+        healthy = [run for runs in self.healthy.values() for run in runs]
+        varied = [run for runs in self.varied.values() for run in runs]
+        twins = [*self.corpus["reference"].values(), *self.corpus["healthy"].values()]
+        wrong = [*self.wrong.values(), *self.corpus["bug"].values()]
+        self.runs = {"healthy": healthy + varied + twins, "wrong": wrong}
+        self.court.check(healthy + varied + twins + wrong + list(self.repeated.values()))
+        self.non_trivial = {i for run in wrong for i in self.court.reports[run].violated}
+
+    # ---- results -------------------------------------------------------------------------------
+
+    def report_matrix(self):
+        rates, alarms = matrix.judge(self.court, self.trials, self.non_trivial)
+        print(f"\nfalse alarms\n{'':36}{Rates.HEAD}")
+        for row, of_row in sorted(rates.items()):
+            print(f"{row:36}{of_row}")
+        self.results["rates"] = {
+            row: {**vars(r), "percent": r.percent_triggered} for row, r in rates.items()
+        }
+        print("\nviolated in healthy runs (runs, invariant):")
+        ranked = sorted(alarms.items(), key=lambda item: (-len(item[1]), item[0]))
+        for (code, _, sentence), runs in ranked[:40]:
+            print(f"  {len(runs):3} {code} {sentence}\n        {', '.join(sorted(runs))[:200]}")
+        self.results["alarms"] = [
+            {
+                "code": code,
+                "sentence": sentence,
+                "runs": {run: sorted(set(rows)) for run, rows in runs.items()},
+            }
+            for (code, _, sentence), runs in ranked
+        ]
+        return rates
+
+    def report_silence(self):
+        """Each program by its own invariants, in each mode; and all healthy runs by the library."""
+        print("\nruns of programs checked against their own invariants")
+        modes = {}
+        for program, runs in self.healthy.items():
+            modes.setdefault("full", []).extend((program, path) for path in runs)
+        for run, path in self.repeated.items():
+            mode = ["selective"] * run.selective + ["sampled"] * run.sampled
+            modes.setdefault(", ".join(mode), []).append((run.program, path))
+        total = 0
+        for mode, runs in modes.items():
+            rates = Rates()
+            for program, path in runs:
+                own = self.court.sets[f"{program.name}, seeds 0 and 1"]
+                rates.add(own, self.court.reports[path], self.non_trivial)
+                for finding in self.court.reports[path].of(own):
+                    print(f"  {path.name}: {finding['code']} {finding['sentence']} "
+                          f"({finding['rendered']})")  # fmt: skip
+            total += rates.violated
+            print(f"{mode:20} {rates.violated} of {rates.triggered} violated in {rates.runs} runs")
+            self.results.setdefault("silence", {})[mode] = vars(rates)
+        library = Rates()
+        for path in self.runs["healthy"]:
+            report = self.court.reports[path]
+            library.add(self.court.sets["library"], report, self.non_trivial)
+            for finding in report.of(self.court.sets["library"]):
+                print(f"  library: {path.name}: {finding['code']} {finding['rendered']}")
+        print(f"shipped library      {library.violated} violated in {library.runs} healthy runs")
+        self.results["library"] = vars(library)
+        return total
+
+    def report_transfer(self):
+        rows = matrix.transfer(self.court, self.healthy, self.corpus)
+        print("\ninvariants of two seeds of a program, by the number of programs they apply to")
+        self.results["transfer"] = []
+        for low, high in ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 1000)):
+            inside = [row for row in rows if low <= row[1] <= high]
+            everywhere = sum(row[1] == row[2] for row in inside)
+            share = 100 * len(inside) / max(1, len(rows))
+            print(f"  {low:3} to {high:4}: {len(inside):4} ({share:4.1f} %), "
+                  f"{everywhere} of them hold in all")  # fmt: skip
+            self.results["transfer"].append([low, high, len(inside), everywhere])
+
+    def report_detection(self):
+        reports = {n: self.court.reports[run] for n, run in self.corpus["bug"].items()}
+        library = self.court.sets["library"]
+        print(f"\nfound of {len(reports)} bugs of the corpus, by the number of inputs "
+              "(mean, least and most over draws; with the library)")  # fmt: skip
+        for title, sets in self.detecting.items():
+            for inputs, names in sets.items():
+                alone = self.found(reports, [self.court.sets[name] for name in names])
+                both = self.found(reports, [self.court.sets[name] | library for name in names])
+                print(f"  {inputs} of {title}: {spread(alone)}; {spread(both)}")
+                self.results.setdefault("detection", []).append([title, inputs, alone, both])
+
+    def found(self, reports, sets):
+        return [len(detection.found_cases(self.cases, reports, chosen)) for chosen in sets]
+
+    def report_baselines(self):
+        """Share of runs with an alarm: healthy ones, bugs of the corpus, mistakes in programs."""
+        healthy = [(p, run) for p, runs in self.healthy.items() for run in runs]
+        kinds = {
+            "healthy": [(None, run) for run in self.corpus["healthy"].values()] + healthy,
+            "corpus": [(None, run) for run in self.corpus["bug"].values()],
+            "mistakes": [(run.program, path) for run, path in self.wrong.items()],
+        }
+        curves = {
+            kind: list(self.pool.map(lambda r: loss_curves.loss_curve(self.studio, r[1]), runs))
+            for kind, runs in kinds.items()
+        }
+        rows = {f"{n}, {t}": of_row for (n, t), of_row in loss_curves.measure(curves).items()}
+        sets, library = self.court.sets, self.court.sets["library"]
+        references = sets["the references"]
+        own = {p: sets[f"{p.name}, seeds 0 and 1"] for p in self.healthy}
+        for title, chosen in (
+            ("shipped library", lambda program: library),
+            ("learned from the references", lambda program: references),
+            ("both", lambda program: library | references),
+            ("both, and from two seeds of the program",
+             lambda program: library | references | own.get(program, frozenset())),
+        ):  # fmt: skip
+            rows[title] = {
+                kind: (
+                    sum(bool(self.court.reports[r].of(chosen(p))) for p, r in runs), len(runs)
+                )
+                for kind, runs in kinds.items()
+            }  # fmt: skip
+        print("\nruns with any alarm, of those judged")
+        print(f"{'':44}{'healthy':>16}{'corpus bugs':>16}{'mistakes':>16}")
+        for title, of_row in rows.items():
+            cells = (f"{hit} of {n} ({100 * hit / max(1, n):.0f} %)" for hit, n in of_row.values())
+            print(f"{title:44}" + "".join(f"{cell:>16}" for cell in cells))
+        self.results["baselines"] = rows
 
 
-def call(corpus, *arguments):
-    done = corpus.call(*arguments)
-    if done.returncode not in (0, 1, 3):
-        raise CorpusError(f"{' '.join(map(str, arguments))}: {done.stderr}")
-    return done
-
-
-def count(corpus, run):
-    """The examples of one run, from which invariants of any set of runs are made at once."""
-    path = corpus.folder / f"{run.name}.examples"
-    call(corpus, "infer", "--quiet", "--force", run, "--keep", path)
-    return path
-
-
-def infer(corpus, examples, name):
-    path = corpus.folder / f"{name}.jsonl"
-    added = [argument for path in examples for argument in ("--add", path)]
-    call(corpus, "infer", "--quiet", "--force", *added, "-o", path)
-    return path
-
-
-def check(corpus, invariants, run, tally, seen):
-    report = json.loads(call(corpus, "check", "-i", invariants, "--format", "json", run).stdout)
-    tally.add(report)
-    for finding in report["findings"]:
-        runs = seen.setdefault((finding["code"], finding["sentence"]), set())
-        runs.add(Path(report["run"]).name)
-
-
-def measure_within(corpus, pool, seen):
-    wanted = [
-        replace(reference, name=f"{reference.name}-{seed}", arguments=(str(seed),))
-        for reference in read_references(quick=False)
-        for seed in SEEDS
-    ]
-    runs = list(pool.map(corpus.record, wanted))
-    tally = Tally()
-    for first in range(0, len(runs), len(SEEDS)):
-        *learned, held_out = runs[first : first + len(SEEDS)]
-        name = f"within-{held_out.name}"
-        invariants = infer(corpus, [count(corpus, run) for run in learned], name)
-        check(corpus, invariants, held_out, tally, seen)
-    return tally
-
-
-def measure_cross(corpus, pool, runs, examples, inputs, draws, seen):
-    tally = Tally()
-    chosen = random.Random(inputs)
-    for draw in range(draws):
-        drawn = set(chosen.sample(range(len(runs)), inputs))
-        learned = [examples[index] for index in sorted(drawn)]
-        invariants = infer(corpus, learned, f"cross-{inputs}-{draw}")
-        others = [run for index, run in enumerate(runs) if index not in drawn]
-        list(pool.map(lambda run: check(corpus, invariants, run, tally, seen), others))
-    return tally
-
-
-def measure(corpus, jobs, draws):
-    programs = read_references(quick=False)
-    for case in read_cases([], quick=False):
-        programs += [r for r in recordings_of(case) if r.name.endswith("-healthy")]
-    seen = {}
-    with ThreadPoolExecutor(jobs) as pool:
-        runs = list(pool.map(corpus.record, programs))
-        examples = list(pool.map(lambda run: count(corpus, run), runs))
-        tallies = {"within": measure_within(corpus, pool, seen)}
-        for inputs in (2, 3, 5):
-            tallies[f"cross, {inputs} inputs"] = measure_cross(
-                corpus, pool, runs, examples, inputs, draws, seen
-            )
-    for name, tally in tallies.items():
-        print(f"{name}: {tally}")
-    print("violated most (runs, invariant):")
-    for (code, sentence), hit in sorted(seen.items(), key=lambda item: -len(item[1]))[:10]:
-        print(f"  {len(hit):3} {code} {sentence}")
-    print(f"figure fp_programs {len(programs)} programs")
-    print(f"figure fp_within_pct {tallies['within'].percent:.3f} percent")
-    print(f"figure fp_cross_pct {tallies['cross, 5 inputs'].percent:.3f} percent")
-    print(f"figure fp_two_inputs_pct {tallies['cross, 2 inputs'].percent:.3f} percent")
-    print(f"figure fp_alarmed_runs_pct {tallies['cross, 5 inputs'].percent_of_runs:.3f} percent")
+def run_study(args):
+    programs = read_programs(args.programs)
+    studio = Studio(args.tocsin, args.folder, args.corpus, args.keep_stale, args.as_recorded)
+    with ThreadPoolExecutor(args.jobs) as pool:
+        study = Study(studio, pool, programs, args)
+        study.record()
+        study.repeat()
+        if args.record_only:
+            return
+        study.learn()
+        study.check()
+        rates = study.report_matrix()
+        own = study.report_silence()
+        study.report_transfer()
+        study.report_detection()
+        study.report_baselines()
+    known = len(study.corpus["reference"]) + len(study.corpus["healthy"])
+    print(f"\nfigure fp_programs {len(programs) + known} programs")
+    print(f"figure fp_own_violations {own} violations")
+    for name, (row, member) in FIGURES.items():
+        if row in rates:
+            print(f"figure {name} {getattr(rates[row], member):.4f} percent")
+    path = Path(args.folder).parent / "fp-study.json"
+    path.write_text(json.dumps(study.results, indent=1), encoding="utf-8")
+    if studio.failed:
+        raise StudyError(f"{len(studio.failed)} runs failed: {', '.join(studio.failed)}")
 
 
 def main():
+    out = os.environ.get("TOCSIN_BENCH_OUT", str(ROOT / "build/bench"))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tocsin", default=os.environ.get("TOCSIN", str(ROOT / "build/tocsin")))
-    parser.add_argument("--folder", default=str(ROOT / "build/corpus"), help="for recordings")
+    parser.add_argument("--folder", default=f"{out}/fp", help="for recordings of programs")
+    parser.add_argument("--corpus", default=str(ROOT / "build/corpus"), help="for the corpus'")
+    parser.add_argument("--programs", default="", help="only those matching this expression")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--mistakes", type=int, default=3, help="of each program")
+    parser.add_argument("--variations", type=int, default=2, help="of each program")
+    parser.add_argument("--repeats", type=int, default=3, help="in other modes of recording")
     parser.add_argument("--draws", type=int, default=10, help="sets of inputs for each size")
+    parser.add_argument("--record-only", action="store_true")
     parser.add_argument("--keep-stale", action="store_true",
                         help="do not record again because the recorder has changed")  # fmt: skip
+    parser.add_argument("--as-recorded", action="store_true",
+                        help="record nothing: study the recordings that there are")  # fmt: skip
     args = parser.parse_args()
     try:
-        measure(Corpus(args.tocsin, args.folder, args.keep_stale), args.jobs, args.draws)
-    except CorpusError as error:
+        run_study(args)
+    except (CorpusError, StudyError) as error:
         print(f"fp: {error}", file=sys.stderr)
         return 2
     return 0
