@@ -9,6 +9,8 @@ is timed apart: TrainCheck's own time includes reading its JSON, so the figure w
 beside.
 
 infer_speedup_vs_traincheck   the smaller of the two lengths' quotients
+infer_parity_pct              of TrainCheck's invariants of the longer run that survive a hold-out
+                              run, those that --wide finds too: traincheck/parity.py
 infer_rss_ratio               our peak memory by TrainCheck's, the larger of the two
 infer_scaling_10x             time for a recording of 400 steps by that for 40 (demo GPT)
 check_events_per_s            of that recording, with what was inferred from it
@@ -28,6 +30,7 @@ import venv
 from pathlib import Path
 
 import torch
+from traincheck import parity
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = Path(os.environ.get("TOCSIN_BENCH_OUT", ROOT / "build/bench"))
@@ -86,12 +89,12 @@ def traincheck():
     return commands
 
 
-def collect(commands, name, steps):
+def collect(commands, name, steps, **variables):
     folder = WORK / f"traincheck-{name}"
     if not (folder / "env_dump.txt").exists():
         script = WORK / "small_cnn.py"  # TrainCheck writes its own version beside it
         shutil.copy(ROOT / "bench/programs/small_cnn.py", script)
-        environment = os.environ | {"STEPS": str(steps), "OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"STEPS": str(steps), "OMP_NUM_THREADS": "1"} | variables
         environment["PATH"] = f"{commands}:{environment['PATH']}"
         command = [commands / "traincheck-collect", "-p", script, "--models-to-track", "model"]
         measure([*command, "--output-dir", folder], cwd=WORK, env=environment)
@@ -115,6 +118,16 @@ def theirs(commands, folder):
     return json.loads(kept.read_text())
 
 
+def judge(commands, name, held):
+    """The verdicts of TrainCheck's checker on a run, of what it inferred from another."""
+    verdicts = WORK / f"traincheck-verdicts-{name}"
+    if not (verdicts / held.name / "passed.log").exists():
+        invariants = WORK / f"traincheck-{name}/invariants.json"
+        measure([commands / "traincheck-check", "-f", held, "-i", invariants, "-o", verdicts,
+                 "--no-html-report"], cwd=WORK)
+    return verdicts / held.name
+
+
 # ---- both ------------------------------------------------------------------------------------
 
 
@@ -136,6 +149,26 @@ def compare(commands, name, steps):
               f"{their_seconds / (seconds + imported):.0f} times), {kib / 1024:.0f} MiB, "
               f"{count} invariants", flush=True)
     return result
+
+
+def compare_sets(commands, name):
+    """Another seed, batch size and length are the hold-out run."""
+    held = collect(commands, "held", 20, BATCH="24", SEED="2")
+    verdicts = judge(commands, name, held)
+    run, wide = WORK / "run-held", WORK / f"{name}-wide.jsonl"
+    shutil.rmtree(run, ignore_errors=True)
+    measure([TOCSIN, "import", "traincheck", "-o", run, held])
+    measure([TOCSIN, "infer", "-q", "--wide", WORK / f"run-{name}", "-o", wide, "-f"])
+    table, missing, ours, surviving = parity.compare(TOCSIN, verdicts, wide, run, WORK)
+    theirs = sum(count for count, _ in table.values())
+    found = sum(count for _, count in table.values())
+    for kind, (survived, of_them) in sorted(table.items()):
+        print(f"  {kind}: {survived} survive, {of_them} found", flush=True)
+    for kind, text, why in missing:
+        print(f"    {kind}: {text}: {why}", flush=True)
+    print(f"  found by both {found}, by TrainCheck only {theirs - found}; --wide finds {ours}, of "
+          f"which {surviving} survive", flush=True)
+    figure("infer_parity_pct", 100 * found / theirs, "%")
 
 
 def record_demo(steps):
@@ -173,6 +206,7 @@ def main():
     scale()
     commands = traincheck()
     results = [compare(commands, name, steps) for name, steps in LENGTHS.items()]
+    compare_sets(commands, "long")
     figure("infer_speedup_vs_traincheck", min(r[""][0] for r in results), "x")
     figure("infer_wide_speedup_vs_traincheck", min(r[" --wide"][0] for r in results), "x")
     figure("infer_rss_ratio", max(r[""][1] for r in results), "x")

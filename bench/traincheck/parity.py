@@ -170,8 +170,8 @@ def kind_of(invariant):
 
 
 def compare(tocsin, verdicts, wide, held, work):
-    """Counts by kind (survivors, found), what is missing as (kind, text, why), and how many of our
-    own survive. `wide`: our invariants of A; `held`: run B, imported."""
+    """Counts by kind (survivors, found), what is missing as (kind, text, why), how many there are
+    of ours, and how many of them survive. `wide`: ours of A; `held`: run B, imported."""
     kept = survivors(verdicts)
     groups = [(index, alternatives) for index, invariant in enumerate(kept)
               for alternatives in variants(invariant)]
@@ -201,4 +201,4 @@ def compare(tocsin, verdicts, wide, held, work):
             missing.append((kind_of(invariant), invariant["text_description"], reasons[index][0]))
     all_counts = judged_on(tocsin, wide, held)
     surviving = sum(1 for one in all_counts.values() if one["judged"] and not one["violated"])
-    return dict(table), missing, surviving
+    return dict(table), missing, len(ours), surviving
