@@ -97,10 +97,26 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
     return magnitude ? TOCSIN_DROP_MAGNITUDE : TOCSIN_DROP_KEPT;
 }
 
+/* "return.shape[0] equals arg.max_length": of a number, not of a tensor or list. */
+static bool is_limit(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
+{
+    const char *other = fact.predicate == TOCSIN_PREDICATE_RETURN_MATCHES
+                            ? tocsin_symbol_text(vocabulary, fact.other)
+                            : "";
+    return starts_with(other, "arg.") && strchr(other + 4, '.') == NULL;
+}
+
 static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
 {
     /* The class of what is returned is the program's: what torch.load gives is what was saved. */
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
+    /* Sizes, and that they are as large as a limit: evidence for what is claimed of them. */
+    bool size = strcmp(field, "return") == 0 || ends_with(field, ".length") ||
+                strncmp(field, "return.shape[", 13) == 0;
+    bool number = fact.predicate == TOCSIN_PREDICATE_RETURN_IS &&
+                  tocsin_scalar_literal(vocabulary, fact.value).kind == TOCSIN_VALUE_INT;
+    if (size && (number || is_limit(vocabulary, fact)))
+        return TOCSIN_DROP_MAGNITUDE;
     bool property = ends_with(field, ".requires_grad") ||
                     (fact.predicate == TOCSIN_PREDICATE_RETURN_IS &&
                      (ends_with(field, ".ndim") || ends_with(field, ".type")));
@@ -201,8 +217,11 @@ tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
 {
     const char *name = tocsin_symbol_text(vocabulary, field);
     bool mode = strcmp(name, "meta.stage") == 0 || strcmp(name, "meta.grad_enabled") == 0;
+    tocsin_population_key key = tocsin_population_get_key(vocabulary, population);
     switch (tocsin_population_relation(vocabulary, population)) {
     case TOCSIN_RELATION_OUTPUT:
+        if (key.kind == TOCSIN_POPULATION_USER_CALL) /* of sizes only */
+            return TOCSIN_CONTEXT_NONE;
         if (tocsin_bias_is_tensor_dtype(name))
             return TOCSIN_CONTEXT_PRECISION;
         /* fall through */
@@ -211,8 +230,7 @@ tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
             return TOCSIN_CONTEXT_PRECISION;
         return mode ? TOCSIN_CONTEXT_MODE : TOCSIN_CONTEXT_NONE;
     case TOCSIN_RELATION_SEQUENCE: /* later micro-steps of an accumulated step lack a zero_grad */
-        if (tocsin_population_get_key(vocabulary, population).role == TOCSIN_ROLE_BACKWARD &&
-            strcmp(name, "meta.first_micro") == 0)
+        if (key.role == TOCSIN_ROLE_BACKWARD && strcmp(name, "meta.first_micro") == 0)
             return TOCSIN_CONTEXT_MODE;
         return TOCSIN_CONTEXT_NONE;
     default:

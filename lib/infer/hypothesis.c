@@ -180,6 +180,36 @@ static bool is_factory_precision(const struct judge *judge, const tocsin_invaria
     return true;
 }
 
+/* Does the table have a fact like this one of another predicate or value? */
+static size_t facts_like(const struct judge *judge, tocsin_fact_key wanted, bool any_value)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < judge->table->facts.count; ++i) {
+        tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, judge->table->facts.items[i]);
+        count += key.predicate == wanted.predicate && key.name == wanted.name &&
+                 key.other == wanted.other && (any_value || key.value == wanted.value);
+    }
+    return count;
+}
+
+/* A limit counts that was reached at least once, and a size that varied. */
+static bool is_size_shown(const struct judge *judge, tocsin_fact_key key)
+{
+    const char *other = tocsin_symbol_text(judge->vocabulary, key.other);
+    const char *dot = strrchr(other, '.');
+    if (key.predicate == TOCSIN_PREDICATE_RETURN_AT_MOST ||
+        key.predicate == TOCSIN_PREDICATE_RETURN_AT_LEAST) {
+        key.predicate = TOCSIN_PREDICATE_RETURN_MATCHES;
+        return facts_like(judge, key, false) > 0;
+    }
+    if (key.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || dot == NULL ||
+        strcmp(dot, ".length") != 0)
+        return true;
+    return facts_like(judge,
+                      (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_RETURN_IS, .name = key.name},
+                      true) > 1;
+}
+
 static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invariant *invariant)
 {
     if (needs_two_runs(judge) && invariant->runs < 2)
@@ -192,6 +222,8 @@ static tocsin_drop weigh_evidence(const struct judge *judge, const tocsin_invari
     if (is_factory_precision(judge, invariant))
         return TOCSIN_DROP_OPTION;
     tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, invariant->fact);
+    if (!is_size_shown(judge, key))
+        return TOCSIN_DROP_NEVER_REACHED;
     return key.predicate == TOCSIN_PREDICATE_RETURN_MATCHES ? weigh_match(judge, key)
                                                             : TOCSIN_DROP_KEPT;
 }

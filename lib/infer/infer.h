@@ -86,6 +86,7 @@ static inline void tocsin_bits_and(uint64_t *to, const uint64_t *from, size_t wo
     X(OPTION, "an option of an object or a factory: the user's choice")                            \
     X(NEVER_VARIED, "a choice that never varied in the runs may be varied by the user")            \
     X(SAME_CONSTANT, "both sides never varied: equal by coincidence")                              \
+    X(NEVER_REACHED, "a limit that was never reached, or a size that never varied")                \
     X(SIZE_COINCIDENCE, "the size of a parameter or of an argument of another rank")               \
     X(ONE_RUN, "seen in one run only")                                                             \
     X(CONTRADICTORY, "superficial: true and false in the same circumstances")                      \

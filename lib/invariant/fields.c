@@ -249,6 +249,13 @@ static void add_float(call_builder *builder, const tocsin_field_names *names, do
     add_argument_fact(observer, builder->frame, names->whole, value);
 }
 
+static void add_length(call_builder *builder, tocsin_symbol name, uint32_t length)
+{
+    tocsin_number made = {.name = name, .literal = {.kind = TOCSIN_VALUE_INT, .integer = length}};
+    if (!TOCSIN_VEC_PUSH(&builder->frame->lengths, made))
+        tocsin_observer_fail(builder->observer, TOCSIN_E_MEMORY, "out of memory");
+}
+
 static tocsin_scalar size_scalar(tocsin_observer *observer, uint32_t size)
 {
     return size <= SMALL_INT_MAX ? tocsin_scalar_of_int(observer, size) : observer->opaque_int;
@@ -276,6 +283,8 @@ static void add_value(call_builder *builder, size_t index, const tocsin_value *v
     case TOCSIN_VALUE_SEQUENCE:
         if (observer->wide || observer->filters_fields) /* else its first element speaks for it */
             add(builder, names->length, size_scalar(observer, value->count));
+        if (builder->frame->role == TOCSIN_ROLE_USER)
+            add_length(builder, names->length, value->count);
         break;
     case TOCSIN_VALUE_INT: {
         tocsin_literal literal = {.kind = TOCSIN_VALUE_INT, .integer = value->as.integer};

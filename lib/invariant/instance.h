@@ -107,13 +107,14 @@ typedef enum tocsin_relation_kind {
     X(27, TRAINED_CALL, CONTAIN, "update after training mode", 0, NONE)                            \
     X(28, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
     X(29, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)                       \
-    X(30, USER, USER, "user", 0, USER)
+    X(30, USER, USER, "user", 0, USER)                                                             \
+    X(31, USER_CALL, OUTPUT, "user's call with argument", 0, ARGUMENT)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 31
+        TOCSIN_POPULATION_KIND_COUNT = 32
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -122,7 +123,8 @@ typedef struct tocsin_population_key {
     uint8_t variable;   /* REPLICAS, RESTING_VARIABLE: tocsin_variable_kind */
     uint8_t moment;     /* REPLICAS: tocsin_moment */
     tocsin_symbol name; /* by function name: the function; REPLICAS: the attribute; USER: relation
-                           and subject, "loss/update"; else 0 */
+                           and subject, "loss/update"; USER_CALL: the argument, "arg.max_length";
+                           else 0 */
 } tocsin_population_key;
 
 /* Every predicate: X(number, NAME, "slug in files", members). */

@@ -14,6 +14,8 @@ const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index)
         tocsin_population_get_key(set->vocabulary, tocsin_invariants_get(set, index)->population);
     if (key.kind == TOCSIN_POPULATION_COLLECTIVES)
         return tocsin_role_name(TOCSIN_ROLE_COLLECTIVE);
+    if (key.kind == TOCSIN_POPULATION_USER_CALL)
+        return tocsin_role_name(TOCSIN_ROLE_USER);
     if (key.role != TOCSIN_ROLE_NONE)
         return tocsin_role_name((tocsin_role)key.role);
     bool function = key.name != 0 && key.kind != TOCSIN_POPULATION_USER;

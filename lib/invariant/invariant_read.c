@@ -190,7 +190,7 @@ static tocsin_status get_population(const line_reader *reader, const tocsin_json
                                     tocsin_population *population, uint8_t *kind_out)
 {
     static const char *const allowed[] = {"kind",   "role", "function", "variable", "attribute",
-                                          "moment", "name", "subject",  NULL};
+                                          "moment", "name", "subject",  "argument", NULL};
     const tocsin_json_value *object = tocsin_json_get_member(line, "population");
     const char *kind, *relation;
     tocsin_population_key key = {.kind = 0};
@@ -214,6 +214,8 @@ static tocsin_status get_population(const line_reader *reader, const tocsin_json
         TOCSIN_TRY(get_variable(reader, object, &key.variable));
     else if (members == TOCSIN_MEMBERS_USER)
         TOCSIN_TRY(get_subject(reader, object, &key.name));
+    else if (members == TOCSIN_MEMBERS_ARGUMENT)
+        TOCSIN_TRY(get_symbol(reader, object, "population", "argument", &key.name));
     *kind_out = key.kind;
     *population = tocsin_population_of(reader->set->vocabulary, &key);
     return *population != 0 ? TOCSIN_OK : tocsin_error_memory(reader->error);

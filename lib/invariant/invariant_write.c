@@ -84,6 +84,9 @@ static void put_population(const tocsin_vocabulary *vocabulary, tocsin_populatio
     case TOCSIN_MEMBERS_USER:
         put_subject(tocsin_symbol_text(vocabulary, key.name), json);
         break;
+    case TOCSIN_MEMBERS_ARGUMENT:
+        put_member(json, "argument", tocsin_symbol_text(vocabulary, key.name));
+        break;
     }
     tocsin_json_end_object(json);
 }

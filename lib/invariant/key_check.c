@@ -28,6 +28,7 @@ bool tocsin_population_key_exists(const tocsin_population_key *key)
         return key->variable >= TOCSIN_VARIABLE_PARAMETER &&
                key->variable <= TOCSIN_VARIABLE_OPTIMIZER_STATE;
     case TOCSIN_MEMBERS_USER:
+    case TOCSIN_MEMBERS_ARGUMENT:
         return key->name != 0;
     default:
         return true;

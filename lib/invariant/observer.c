@@ -183,6 +183,7 @@ static void free_process(tocsin_process *process)
             TOCSIN_VEC_FREE(&thread->frames.items[f].fields);
             TOCSIN_VEC_FREE(&thread->frames.items[f].arguments);
             TOCSIN_VEC_FREE(&thread->frames.items[f].numbers);
+            TOCSIN_VEC_FREE(&thread->frames.items[f].lengths);
             TOCSIN_VEC_FREE(&thread->frames.items[f].inside);
             TOCSIN_VEC_FREE(&thread->frames.items[f].inside_with);
             TOCSIN_VEC_FREE(&thread->frames.items[f].changes);
@@ -262,7 +263,7 @@ static tocsin_frame *push_frame(tocsin_observer *observer, tocsin_thread *thread
     frame->changes.count = frame->inside_with.count = 0;
     frame->has_places = false;
     frame->reads = false;
-    frame->samples.count = frame->numbers.count = 0;
+    frame->samples.count = frame->numbers.count = frame->lengths.count = 0;
     frame->roles_inside = 0;
     frame->tensor_count = 0;
     frame->callable_count = 0;

@@ -132,6 +132,7 @@ typedef struct tocsin_frame { /* an open call */
     tocsin_tensor_argument tensors[TOCSIN_TENSORS_MAX];
     TOCSIN_VEC(tocsin_field) fields; /* arguments and meta at its start, ascending */
     TOCSIN_VEC(tocsin_number) numbers;
+    TOCSIN_VEC(tocsin_number) lengths; /* of lists given to a function of the user's */
     TOCSIN_VEC(tocsin_fact) arguments; /* what is true of its arguments */
     TOCSIN_VEC(uint64_t)
     inside;                            /* bits: functions completed directly inside; when

@@ -3,10 +3,10 @@
  * Population CALL_OUTPUT, by function. Facts of the returned value (of a tuple: its first element):
  * "return.dtype is V", ndim, requires_grad, type, or the value itself when it is a word, a flag or
  * None; and "return.P equals arg.K.P" for P of dtype, ndim, shape and shape[0] over the tensor
- * arguments; for the user's functions also "return.shape[0] at most arg.max_K" and "at least
- * arg.min_K" for whole numbers that are called so. Calls that return nothing comparable make no
- * instance, nor do calls of modules: one function calls them all, a loss as well as a layer, and
- * what they return is judged at the functions that they call. Cost: O(tensor arguments) a call.
+ * arguments; for the user's functions also sizes: returned_size.c. Calls that return nothing
+ * comparable make no instance, nor do calls of modules: one function calls them all, a loss as well
+ * as a layer, and what they return is judged at the functions that they call. Cost: O(tensor
+ * arguments) a call.
  *
  * When learning is wide, or somebody asks for it (invariants of TrainCheck do), also facts of every
  * property (tensor_property.c): "output.P is V" of each returned tensor, and "output[j].P equals
@@ -15,6 +15,7 @@
  */
 #include <assert.h>
 #include <invariant/relation.h>
+#include <invariant/returned_size.h>
 #include <invariant/tensor_property.h>
 
 #define OUTPUTS_MAX 4u /* as many elements of a list as events have */
@@ -69,6 +70,9 @@ static void add_tensor(const output *out, const tocsin_value *value)
         dictionary->shape(dictionary->producer, argument->shape, &other_sizes);
         matches(out, names->dtype, other->dtype, value->dtype == argument->dtype);
         matches(out, names->ndim, other->ndim, value->ndim == argument->ndim);
+        /* the first of a list has no say in the size of what is made of all of them */
+        if ((argument->flags & TOCSIN_VALUE_IN_SEQUENCE) != 0)
+            continue;
         matches(out, names->shape, other->shape, value->as.shape == argument->shape);
         /* of two vectors the size is no batch: a linear layer of one sample */
         bool vectors =
@@ -77,54 +81,6 @@ static void add_tensor(const output *out, const tocsin_value *value)
                 vectors || (value->ndim > 0 && argument->ndim > 0 && sizes != NULL &&
                             other_sizes != NULL && sizes[0] == other_sizes[0]));
     }
-}
-
-/* Is the argument called a limit ("max_new_tokens", "limit_max")? */
-static bool is_limit(const char *field, const char *word)
-{
-    size_t bytes = strlen(word);
-    for (const char *at = strstr(field, word); at != NULL; at = strstr(at + 1, word))
-        if ((at[-1] == '.' || at[-1] == '_') && (at[bytes] == 0 || at[bytes] == '_'))
-            return true;
-    return false;
-}
-
-/* What was returned is a number or has a size: does it keep the limits that the call was given? */
-static void add_bounds(const output *out, const char *what, int64_t size)
-{
-    tocsin_observer *observer = out->observer;
-    tocsin_fact_key key = {
-        .name = tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, what))};
-    for (size_t i = 0; i < out->frame->numbers.count && observer->status == TOCSIN_OK; ++i) {
-        const tocsin_number *number = &out->frame->numbers.items[i];
-        const char *field = tocsin_symbol_text(observer->vocabulary, number->name);
-        if (number->literal.kind != TOCSIN_VALUE_INT || strncmp(field, "arg.", 4) != 0)
-            continue;
-        key.other = number->name;
-        key.predicate = TOCSIN_PREDICATE_RETURN_AT_MOST;
-        if (is_limit(field, "max") && size <= number->literal.integer)
-            tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
-        key.predicate = TOCSIN_PREDICATE_RETURN_AT_LEAST;
-        if (is_limit(field, "min") && size >= number->literal.integer)
-            tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
-    }
-}
-
-static void add_sizes(const output *out, const tocsin_value *value)
-{
-    const tocsin_dictionary *dictionary = &out->process->dictionary;
-    if (value->kind == TOCSIN_VALUE_SEQUENCE)
-        add_bounds(out, "return.length", value->count);
-    else if (value->kind == TOCSIN_VALUE_INT)
-        add_bounds(out, "return", value->as.integer);
-    if (value->kind != TOCSIN_VALUE_TENSOR || value->as.shape == 0)
-        return;
-    const int64_t *sizes;
-    uint32_t ndim = dictionary->shape(dictionary->producer, value->as.shape, &sizes);
-    if (ndim > 0)
-        add_bounds(out, "return.shape[0]", sizes[0]);
-    if (ndim > 1)
-        add_bounds(out, "return.shape[1]", sizes[1]);
 }
 
 static void add_plain(const output *out, const tocsin_value *value)
@@ -303,21 +259,29 @@ static void add_places(places *at, const output *out, const tocsin_event *event)
 
 /* ---- the relation -------------------------------------------------------------------------- */
 
+static bool wants_user_calls(const tocsin_observer *observer)
+{
+    size_t cursor = 0;
+    uint64_t population, *one;
+    bool wanted = !observer->filtered;
+    while (!wanted && tocsin_map_next(&observer->wanted_populations, &cursor, &population, &one))
+        wanted =
+            tocsin_population_get_key(observer->vocabulary, (tocsin_population)population).kind ==
+            TOCSIN_POPULATION_USER_CALL;
+    return wanted;
+}
+
 static void callable(tocsin_observer *observer, tocsin_callable *made)
 {
     if (made->role == TOCSIN_ROLE_NONE)
         tocsin_callable_population(observer, made, TOCSIN_POPULATION_CALL_OUTPUT);
+    /* by argument: which of its calls are, their arguments tell */
+    made->interesting |= made->role == TOCSIN_ROLE_USER && wants_user_calls(observer);
 }
 
-static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
-                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+static void judge(tocsin_observer *observer, tocsin_process *process, const tocsin_frame *frame,
+                  const tocsin_event *event, tocsin_population population)
 {
-    (void)thread;
-    tocsin_population population =
-        observer->callables.items[frame->callables[0]].populations[TOCSIN_POPULATION_CALL_OUTPUT];
-    if (!completed || population == 0 || event->value_count == 0 ||
-        frame->role == TOCSIN_ROLE_FORWARD)
-        return;
     const tocsin_value *value = &event->values[0];
     bool element = value->kind == TOCSIN_VALUE_SEQUENCE && event->value_count > 1 &&
                    (event->values[1].flags & TOCSIN_VALUE_IN_SEQUENCE) != 0;
@@ -340,21 +304,38 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
     else
         add_plain(&out, value);
     if (frame->role == TOCSIN_ROLE_USER)
-        add_sizes(&out, &event->values[0]);
+        tocsin_returned_size_add(observer, process, frame, &event->values[0]);
     places *at = observer->own[TOCSIN_PART_OUTPUT];
     if (at != NULL)
         add_places(at, &out, event);
     tocsin_observer_emit(observer, &instance);
 }
 
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+{
+    (void)thread;
+    if (!completed || event->value_count == 0 || frame->role == TOCSIN_ROLE_FORWARD)
+        return;
+    tocsin_population population =
+        observer->callables.items[frame->callables[0]].populations[TOCSIN_POPULATION_CALL_OUTPUT];
+    if (population != 0)
+        judge(observer, process, frame, event, population);
+    if (frame->role == TOCSIN_ROLE_USER)
+        tocsin_returned_size_emit(observer, process, frame, &event->values[0]);
+}
+
 static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
                  struct tocsin_needs *needs)
 {
     tocsin_population_key key = tocsin_population_get_key(vocabulary, invariant->population);
-    tocsin_need_call(needs, key.role, key.name, true);
+    if (key.kind == TOCSIN_POPULATION_USER_CALL)
+        tocsin_need_call(needs, TOCSIN_ROLE_USER, 0, true);
+    else
+        tocsin_need_call(needs, key.role, key.name, true);
 }
 
-static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_OUTPUT, 0};
+static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_OUTPUT, TOCSIN_POPULATION_USER_CALL, 0};
 const tocsin_relation_part tocsin_relation_output = {.kinds = kinds,
                                                      .open = open_places,
                                                      .close = close_places,

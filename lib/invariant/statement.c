@@ -2,9 +2,9 @@
  *
  * A statement that is not in the table can neither be inferred nor written by hand. Templates hold
  * {call} (role or function of the population), {callee}, {field}, {other}, {value} (members of the
- * fact), {variable}, {attribute}, {moment} (of replicas), {relation}, {subject} (of users'
- * relations); violations also {ranks}, {bad}, {detail} (from the evidence) and {actual} (the
- * field's value in the instance).
+ * fact), {variable}, {attribute}, {moment} (of replicas), {argument} (of the user's calls),
+ * {relation}, {subject} (of users' relations); violations also {ranks}, {bad}, {detail} (from the
+ * evidence) and {actual} (the field's value in the instance).
  */
 #include <assert.h>
 #include <invariant/statement.h>
@@ -160,6 +160,18 @@ static const statement statements[] = {
      "{field} is not {value}"},
     {OF(CALL_OUTPUT, RETURN_MATCHES, OUTPUT), 0.33,
      "Every call of {call} returns {field} equal to {other}", "{field} is not equal to {other}"},
+    {OF(USER_CALL, RETURN_IS, OUTPUT), 0.32,
+     "A function of the user's that is given {argument} returns {field} = {value}",
+     "{field} is not {value}"},
+    {OF(USER_CALL, RETURN_MATCHES, OUTPUT), 0.33,
+     "A function of the user's that is given {argument} returns {field} equal to {other}",
+     "{field} is not equal to {other}"},
+    {OF(USER_CALL, RETURN_AT_MOST, OUTPUT), 0.34,
+     "A function of the user's that is given {argument} returns {field} of at most {other}",
+     "{field} is more than {other}"},
+    {OF(USER_CALL, RETURN_AT_LEAST, OUTPUT), 0.34,
+     "A function of the user's that is given {argument} returns {field} of at least {other}",
+     "{field} is less than {other}"},
     {OF(CALL_OUTPUT, RETURN_AT_MOST, OUTPUT), 0.34,
      "Every call of {call} returns {field} of at most {other}", "{field} is more than {other}"},
     {OF(CALL_OUTPUT, RETURN_AT_LEAST, OUTPUT), 0.34,
@@ -310,7 +322,7 @@ static void say_token(const subject *about, const char *token, size_t bytes, toc
         tocsin_string_append_text(
             out, call_text(vocabulary, population->role,
                            population->kind == TOCSIN_POPULATION_REPLICAS ? 0 : population->name));
-    else if (IS("attribute"))
+    else if (IS("attribute") || IS("argument"))
         tocsin_string_append_text(out, name);
     else if (IS("variable"))
         tocsin_string_append_text(out, tocsin_variable_slug(population->variable));

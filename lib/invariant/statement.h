@@ -10,7 +10,8 @@ typedef enum tocsin_population_members {
     TOCSIN_MEMBERS_CALL,     /* role or name */
     TOCSIN_MEMBERS_REPLICA,  /* variable, name (attribute), role, moment */
     TOCSIN_MEMBERS_VARIABLE, /* variable */
-    TOCSIN_MEMBERS_USER      /* name: "relation/subject" */
+    TOCSIN_MEMBERS_USER,     /* name: "relation/subject" */
+    TOCSIN_MEMBERS_ARGUMENT  /* name */
 } tocsin_population_members;
 
 typedef enum tocsin_fact_members {

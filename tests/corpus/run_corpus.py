@@ -184,7 +184,7 @@ def read_references(quick):
     entries = [e for e in entries if e.get("quick") or not quick]
     return [
         Recording(f"reference-{e['program']}", HERE / "references" / f"{e['program']}.py",
-                  ranks=e.get("ranks", 1))
+                  ranks=e.get("ranks", 1), modules=e.get("modules", ""))
         for e in entries
     ]  # fmt: skip
 

@@ -91,8 +91,10 @@ static void test_weights_are_drawn_once(void **state)
     bench_free(bench);
 }
 
-/* How many limits does a value returned by a call with max_tokens = 5, min_tokens = 3 keep? */
-static size_t limits_kept(relation_bench *bench, tocsin_role role, tocsin_value returned)
+/* How many limits does a value returned by a call with max_tokens = 5, min_tokens = 3 keep, as is
+ * said of the function or of its arguments? */
+static size_t limits_kept(relation_bench *bench, tocsin_role role, tocsin_value returned,
+                          uint8_t population)
 {
     fake_process *process = &bench->process[0];
     tocsin_value values[3] = {{.kind = TOCSIN_VALUE_INT, .as.integer = 5},
@@ -109,8 +111,9 @@ static size_t limits_kept(relation_bench *bench, tocsin_role role, tocsin_value 
     for (size_t i = 0; i < bench->count; ++i)
         for (uint32_t f = 0; f < bench->list[i].fact_count; ++f) {
             const tocsin_fact_key *fact = &bench->list[i].facts[f];
-            kept += fact->predicate == TOCSIN_PREDICATE_RETURN_AT_MOST ||
-                    fact->predicate == TOCSIN_PREDICATE_RETURN_AT_LEAST;
+            bool limit = fact->predicate == TOCSIN_PREDICATE_RETURN_AT_MOST ||
+                         fact->predicate == TOCSIN_PREDICATE_RETURN_AT_LEAST;
+            kept += limit && bench->list[i].population.kind == population;
         }
     return kept;
 }
@@ -120,15 +123,58 @@ static void test_limits_of_what_is_returned(void **state)
     (void)state;
     relation_bench *bench = bench_new();
     fake_process *process = &bench->process[0];
-    tocsin_value list = {.kind = TOCSIN_VALUE_SEQUENCE, .count = 4};
+    static const uint8_t populations[] = {TOCSIN_POPULATION_CALL_OUTPUT,
+                                          TOCSIN_POPULATION_USER_CALL};
     tocsin_value number = {.kind = TOCSIN_VALUE_INT, .as.integer = 6};
-    assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, list), 2);
-    assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, number), 1);
-    list.count = 2;
-    assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, list), 1);
     tocsin_value tensor = tensor_value(process, "return", TOCSIN_DTYPE_INT64, 1, 5);
-    assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, tensor), 3);
-    assert_int_equal(limits_kept(bench, TOCSIN_ROLE_NONE, tensor), 0);
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(populations); ++i) {
+        tocsin_value list = {.kind = TOCSIN_VALUE_SEQUENCE, .count = 4};
+        assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, list, populations[i]), 2);
+        assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, number, populations[i]), 1);
+        list.count = 2;
+        assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, list, populations[i]), 1);
+        assert_int_equal(limits_kept(bench, TOCSIN_ROLE_USER, tensor, populations[i]), 3);
+        assert_int_equal(limits_kept(bench, TOCSIN_ROLE_NONE, tensor, populations[i]), 0);
+    }
+    bench_free(bench);
+}
+
+/* process(NAME = a list of 3) returns `rows` rows: how many arguments are judged, and how often is
+ * it said that there are as many? */
+static size_t lengths_kept(relation_bench *bench, const char *name, int64_t rows, size_t *judged)
+{
+    fake_process *process = &bench->process[0];
+    tocsin_value list = {.kind = TOCSIN_VALUE_SEQUENCE, .count = 3};
+    list.name = define_string(process, name);
+    tocsin_value returned = tensor_value(process, "return", TOCSIN_DTYPE_FLOAT32, rows, 4);
+    enter_with(process, "process", TOCSIN_ROLE_USER, &list, 1);
+    forget(bench);
+    leave_with(process, "process", TOCSIN_ROLE_USER, TOCSIN_EVENT_EXIT, &returned, 1);
+    *judged = HOLDS(bench, USER_CALL, NULL, RETURN_IS) + FAILS(bench, USER_CALL, NULL, RETURN_IS);
+    size_t kept = 0;
+    for (size_t i = 0; i < bench->count; ++i)
+        kept += has_predicate(&bench->list[i], TOCSIN_PREDICATE_RETURN_MATCHES);
+    return kept;
+}
+
+static void test_as_many_as_were_given(void **state)
+{
+    (void)state;
+    relation_bench *bench = bench_new();
+    size_t judged;
+    assert_int_equal(lengths_kept(bench, "images", 3, &judged), 2); /* function and argument */
+    assert_int_equal(judged, 1);
+    assert_int_equal(lengths_kept(bench, "images", 1, &judged), 0);
+    assert_int_equal(judged, 1);
+    assert_int_equal(lengths_kept(bench, "arg0", 3, &judged), 1); /* what it is called is unknown */
+    assert_int_equal(judged, 0);
+    for (int64_t rows = 0; rows < 12; ++rows) /* few of many sizes are remembered */
+        (void)lengths_kept(bench, "images", 100 + rows, &judged);
+    for (size_t i = 0; i < bench->count; ++i)
+        for (uint32_t f = 0; f < bench->list[i].fact_count; ++f)
+            assert_true(bench->list[i].facts[f].predicate != TOCSIN_PREDICATE_RETURN_IS ||
+                        strcmp(tocsin_symbol_text(bench->vocabulary, bench->list[i].facts[f].name),
+                               "return.shape[0]") != 0);
     bench_free(bench);
 }
 
@@ -256,6 +302,7 @@ int main(void)
         cmocka_unit_test(test_calls_at_any_depth),
         cmocka_unit_test(test_weights_are_drawn_once),
         cmocka_unit_test(test_limits_of_what_is_returned),
+        cmocka_unit_test(test_as_many_as_were_given),
         cmocka_unit_test(test_tensors_by_their_place),
         cmocka_unit_test(test_a_place_is_judged_where_it_is_known),
     };
