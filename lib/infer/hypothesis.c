@@ -66,6 +66,37 @@ static tocsin_status sort_cells(struct judge *judge, tocsin_error *error)
     return TOCSIN_OK;
 }
 
+typedef enum precision { PRECISION_UNKNOWN, PRECISION_PLAIN, PRECISION_CAST } precision;
+
+static precision precision_of(const struct judge *judge, const tocsin_row *row)
+{
+    for (uint32_t f = 0; f < row->field_count; ++f) {
+        if (strcmp(tocsin_symbol_text(judge->vocabulary, row->fields[f].name), "meta.autocast") !=
+            0)
+            continue;
+        tocsin_literal literal = tocsin_scalar_literal(judge->vocabulary, row->fields[f].a);
+        bool plain = literal.kind == TOCSIN_VALUE_STRING && literal.text[0] == 0;
+        return plain ? PRECISION_PLAIN : PRECISION_CAST;
+    }
+    return PRECISION_UNKNOWN;
+}
+
+/* Under autocast what a call returns has the precision that its kind of operation is given, not
+ * that of its arguments: such rows say nothing of "return.dtype equals arg.x.dtype". Where there
+ * are any it is claimed outside autocast only, by the clause of context that is left. */
+static void leave_out_cast(const struct judge *judge, tocsin_fact_key fact, uint64_t *rows)
+{
+    bool any = false;
+    if (judge->table->wide || fact.predicate != TOCSIN_PREDICATE_RETURN_MATCHES ||
+        !tocsin_bias_is_tensor_dtype(tocsin_symbol_text(judge->vocabulary, fact.name)))
+        return;
+    for (size_t i = 0; i < judge->table->rows.count && !any; ++i)
+        any = precision_of(judge, &judge->table->rows.items[i]) == PRECISION_CAST;
+    for (size_t i = 0; i < judge->table->rows.count && any; ++i)
+        if (precision_of(judge, &judge->table->rows.items[i]) != PRECISION_PLAIN)
+            rows[i / 64] &= ~(UINT64_C(1) << (i % 64));
+}
+
 /* Split the rows by the fact. A pair of different variables that happens to be equal (two biases
  * that are still zero) is no example at all: such pairs can only argue against. */
 static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invariant *invariant,
@@ -75,14 +106,18 @@ static tocsin_drop find_examples(struct judge *judge, size_t fact, tocsin_invari
     size_t words = judge->clauses.words;
     memset(judge->positives, 0, words * sizeof *judge->positives);
     memset(judge->negatives, 0, words * sizeof *judge->negatives);
+    tocsin_fact_key key = tocsin_fact_get_key(judge->vocabulary, invariant->fact);
     for (size_t i = 0; i < table->rows.count; ++i)
         tocsin_bits_set(judge->negatives, i);
+    leave_out_cast(judge, key, judge->negatives);
     uint64_t runs = 0;
     invariant->instances = 0;
     for (size_t i = judge->cell_begin[fact]; i < judge->cell_begin[fact + 1]; ++i) {
         const tocsin_cell *cell = judge->cells[i];
         const tocsin_row *row = &table->rows.items[cell->row];
         assert(cell->count > 0 && cell->count <= row->count);
+        if (!tocsin_bits_test(judge->negatives, cell->row))
+            continue;
         if (cell->count < row->count && !row->contrast)
             return TOCSIN_DROP_CONTRADICTORY;
         if (cell->count < row->count)

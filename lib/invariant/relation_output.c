@@ -52,6 +52,28 @@ static void matches(const output *out, tocsin_symbol name, tocsin_symbol other, 
         tocsin_observer_add_fact(out->observer, tocsin_observer_fact(out->observer, &key));
 }
 
+/* What functions of torch do with several tensors (attention, broadcasting, promotion of types) is
+ * no matter of any one but the first: of the others nothing is learned. */
+static bool is_compared(const output *out, uint32_t index)
+{
+    bool learns = !out->observer->filtered && !out->observer->wide;
+    return index == 0 || out->frame->role == TOCSIN_ROLE_USER || !learns;
+}
+
+/* Is it of this argument that what is returned may have the size? The first of a list has no say in
+ * what is made of all of them; and of two arguments of one shape it could be either. */
+static bool has_size_of_result(const output *out, uint32_t index)
+{
+    const tocsin_frame *frame = out->frame;
+    const tocsin_tensor_argument *argument = &frame->tensors[index];
+    bool learns = !out->observer->filtered && !out->observer->wide;
+    bool only = (argument->flags & TOCSIN_VALUE_IN_SEQUENCE) == 0;
+    for (uint32_t i = 0; i < frame->tensor_count && learns; ++i)
+        only &= i == index || frame->role == TOCSIN_ROLE_USER || argument->shape == 0 ||
+                frame->tensors[i].shape != argument->shape;
+    return only;
+}
+
 static void add_tensor(const output *out, const tocsin_value *value)
 {
     tocsin_observer *observer = out->observer;
@@ -64,14 +86,15 @@ static void add_tensor(const output *out, const tocsin_value *value)
     returns(out, names->requires_grad,
             observer->truth[(value->flags & TOCSIN_VALUE_REQUIRES_GRAD) != 0]);
     for (uint32_t i = 0; i < out->frame->tensor_count; ++i) {
+        if (!is_compared(out, i))
+            continue;
         const tocsin_tensor_argument *argument = &out->frame->tensors[i];
         const tocsin_field_names *other = &observer->names.items[argument->names];
         const int64_t *other_sizes = NULL;
         dictionary->shape(dictionary->producer, argument->shape, &other_sizes);
         matches(out, names->dtype, other->dtype, value->dtype == argument->dtype);
         matches(out, names->ndim, other->ndim, value->ndim == argument->ndim);
-        /* the first of a list has no say in the size of what is made of all of them */
-        if ((argument->flags & TOCSIN_VALUE_IN_SEQUENCE) != 0)
+        if (!has_size_of_result(out, i))
             continue;
         matches(out, names->shape, other->shape, value->as.shape == argument->shape);
         /* of two vectors the size is no batch: a linear layer of one sample */

@@ -198,7 +198,7 @@ tocsin_symbol tocsin_property_field(tocsin_property_reader *reader, bool output,
         return 0;
     }
     if (*field == 0) {
-        char stem[24] = "", text[24 + NAME_BYTES];
+        char stem[24] = "", text[40 + NAME_BYTES];
         if (index >= 0)
             snprintf(stem, sizeof stem, "[%d]", index);
         snprintf(text, sizeof text, "%s%s.%.63s", output ? "output" : "input", stem,
