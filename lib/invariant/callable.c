@@ -14,6 +14,13 @@ bool tocsin_role_is_diverse(uint8_t role)
            role == TOCSIN_ROLE_CHECKPOINT;
 }
 
+bool tocsin_frame_is_of(const tocsin_observer *observer, const tocsin_frame *frame,
+                        const char *function)
+{
+    const tocsin_callable *called = &observer->callables.items[frame->callables[0]];
+    return strcmp(tocsin_symbol_text(observer->vocabulary, called->name), function) == 0;
+}
+
 void tocsin_callable_population(tocsin_observer *observer, tocsin_callable *callable, uint8_t kind)
 {
     tocsin_population_key key = {.kind = kind, .role = callable->role};

@@ -108,13 +108,18 @@ typedef enum tocsin_relation_kind {
     X(28, NEXT_BATCH, DATA, "batch after another", 0, NONE)                                        \
     X(29, UNDRIVEN_CALL, CONTAIN, "update without a backward pass", 0, NONE)                       \
     X(30, USER, USER, "user", 0, USER)                                                             \
-    X(31, USER_CALL, OUTPUT, "user's call with argument", 0, ARGUMENT)
+    X(31, USER_CALL, OUTPUT, "user's call with argument", 0, ARGUMENT)                             \
+    X(32, LOADED_TENSOR, CHECKPOINT, "loaded tensor", 0, NONE)                                     \
+    X(33, NAMED_STATE, CHECKPOINT, "loaded optimizer state", 0, NONE)                              \
+    X(34, TYPED_STATE, CHECKPOINT, "optimizer state of a checkpoint", 0, NONE)                     \
+    X(35, RESUMED_UPDATE, CHECKPOINT, "first update after loading", 0, NONE)                       \
+    X(36, SAVED_MODEL, CHECKPOINT, "parameter of a saved model", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 32
+        TOCSIN_POPULATION_KIND_COUNT = 37
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -161,13 +166,19 @@ typedef struct tocsin_population_key {
     X(30, NEW_DATA, "other data than the batch before", NONE)                                      \
     X(31, NEW_GRADIENTS, "other gradients than the update before", NONE)                           \
     X(32, CALLS_WITH, "calls with", ARGUMENT) /* callee; other: field; value */                    \
-    X(33, CLAIM, "user", CLAIM)               /* name: in the words of a user's relation */
+    X(33, CLAIM, "user", CLAIM)               /* name: in the words of a user's relation */        \
+    X(34, IN_PLACE, "still as loaded", NONE)                                                       \
+    X(35, OF_ITS_PARAMETER, "saved for the same parameter", NONE)                                  \
+    X(36, KEEPS_DTYPE, "keeps its dtype", NONE)                                                    \
+    X(37, OPTIMIZER_LOADED, "optimizer loaded", NONE)                                              \
+    X(38, RATE_GOES_ON, "learning rate of the checkpoint", NONE)                                   \
+    X(39, SAVED_TOO, "saved with its model", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 34
+        TOCSIN_PREDICATE_COUNT = 40
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

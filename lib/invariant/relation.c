@@ -49,11 +49,14 @@ static const tocsin_code codes[] = {
      "The dtype, shape, requires_grad or value that a function returned does not stand in the\n"
      "relation to its arguments that it always had. Common causes: autocast not applied, a batch\n"
      "flattened or cut, a detached output."},
-    {"TOC007", "Checkpoint", "a checkpoint is not the model that was trained",
+    {"TOC007", "Checkpoint", "a checkpoint is not the model that was trained, or trains on",
      "Of the parameters that were saved together some hold what the model holds and others do "
      "not,\n"
-     "although all of them are trained. Common causes: a dictionary put together by the wrong key\n"
-     "(shape, storage), a part taken from before the step, tied tensors left out by mistake."},
+     "or are missing. Common causes: a dictionary put together by the wrong key (shape, storage),\n"
+     "a part taken from before the step, tied tensors or frozen parts left out by mistake.\n"
+     "Or what was loaded is not what is trained on: weights were initialised after loading, the\n"
+     "optimizer's state was matched by position to other parameters, cast to a narrower dtype, or\n"
+     "not loaded at all, so that the schedule starts over."},
     {"TOC008", "Data", "samples are not read as they should be",
      "Two ranks trained on the same batch, batches of different samples held the same data, or a\n"
      "shuffled epoch had the order of the one before. Common causes: no DistributedSampler,\n"

@@ -234,6 +234,10 @@ typedef struct tocsin_relation_part {
     X(ARGUMENT, argument)                                                                          \
     X(COLLECTIVE, collective)                                                                      \
     X(CHECKPOINT, checkpoint)                                                                      \
+    X(COMPLETE, complete)                                                                          \
+    X(LOADED, loaded)                                                                              \
+    X(MOMENTS, moments)                                                                            \
+    X(RESUMED, resumed)                                                                            \
     X(BETWEEN, between)                                                                            \
     X(LIFE, life)                                                                                  \
     X(LEDGER, ledger)                                                                              \
@@ -335,6 +339,9 @@ size_t tocsin_observer_callable(tocsin_observer *observer, tocsin_symbol name, u
 void tocsin_callable_population(tocsin_observer *observer, tocsin_callable *callable, uint8_t kind);
 /* Does the role gather functions of different meaning, to be told apart by name? */
 bool tocsin_role_is_diverse(uint8_t role);
+/* Is the frame a call of the function of that name? */
+bool tocsin_frame_is_of(const tocsin_observer *observer, const tocsin_frame *frame,
+                        const char *function);
 
 /* ---- variable_state.c ---------------------------------------------------------------------- */
 
@@ -352,6 +359,9 @@ void tocsin_state_take_attributes(tocsin_observer *observer, tocsin_process *pro
                                   tocsin_variable *variable, const tocsin_event *event);
 void tocsin_variable_free(tocsin_variable *variable);
 void tocsin_state_add_attributes(tocsin_observer *observer, const tocsin_variable *variable);
+/* What a state says under this name; NULL: nothing. */
+const tocsin_value *tocsin_state_value(const tocsin_process *process, const tocsin_event *event,
+                                       const char *name);
 
 /* ---- fields.c ------------------------------------------------------------------------------ */
 

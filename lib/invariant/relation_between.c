@@ -132,9 +132,7 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
     } else if (frame->role == TOCSIN_ROLE_COLLECTIVE) {
         note(observer, process, EXCUSED);
     } else if (frame->role == TOCSIN_ROLE_CHECKPOINT) {
-        const char *name = tocsin_symbol_text(observer->vocabulary,
-                                              observer->callables.items[frame->callables[0]].name);
-        if (strcmp(name, "torch.load") == 0)
+        if (tocsin_frame_is_of(observer, frame, "torch.load"))
             note(observer, process, EXCUSED);
     }
 }

@@ -75,12 +75,8 @@ static void keep_live(tocsin_observer *observer, checkpoint *own, const tocsin_p
 
 static uint64_t keys_above(const tocsin_process *process, const tocsin_event *event)
 {
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    for (uint32_t i = 0; i < event->value_count; ++i)
-        if (event->values[i].kind == TOCSIN_VALUE_STRING &&
-            strcmp(dictionary->string(dictionary->producer, event->values[i].name), "in") == 0)
-            return event->values[i].as.text;
-    return 0;
+    const tocsin_value *keys = tocsin_state_value(process, event, "in");
+    return keys != NULL && keys->kind == TOCSIN_VALUE_STRING ? keys->as.text : 0;
 }
 
 static void state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,

@@ -1,4 +1,4 @@
-/* What an imported state says of its variable beyond the members of a state, as fields.
+/* What a state says beyond its own members; of an imported one as fields of its variable.
  *
  * Runs of other tools carry attributes that tell shards from replicas (partition_dim, nbytes). They
  * are kept per variable, as its last state had them, and only those that somebody wants. Their
@@ -104,4 +104,14 @@ void tocsin_state_add_attributes(tocsin_observer *observer, const tocsin_variabl
     for (uint32_t i = 0; i < variable->attribute_count; ++i)
         tocsin_observer_add_field(observer, variable->attributes[i].name, variable->attributes[i].a,
                                   variable->attributes[i].b);
+}
+
+const tocsin_value *tocsin_state_value(const tocsin_process *process, const tocsin_event *event,
+                                       const char *name)
+{
+    const tocsin_dictionary *dictionary = &process->dictionary;
+    for (uint32_t i = 0; i < event->value_count; ++i)
+        if (strcmp(dictionary->string(dictionary->producer, event->values[i].name), name) == 0)
+            return &event->values[i];
+    return NULL;
 }

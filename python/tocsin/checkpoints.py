@@ -1,13 +1,13 @@
 """What a checkpoint holds: a STATE "saved" or "loaded" for each tensor (docs/recording.md).
 
-Read are what torch.save was given and torch.load returned, the dict given to a module's
-load_state_dict, and the state that an optimizer has loaded. Only dicts, lists and tuples are looked
-into, none by way of code of the user's.
+Read are what torch.save was given and torch.load returned, the dicts given to load_state_dict of
+modules and optimizers, and what these have of it when the next step begins. Only dicts, lists and
+tuples are looked into, none by way of code of the user's.
 """
 
 import sys
 
-from tocsin import _core, optimizer_state
+from tocsin import _core, loaded_models, optimizer_state
 
 PARAMETER, OPTIMIZER_STATE = 1, 3  # tocsin/event.h: tocsin_variable_kind
 TENSORS_MAX = 1 << 16
@@ -36,29 +36,53 @@ def returned(name, args, kwargs, result):
     elif name == "torch.load":
         _record(result, "loaded", _loaded)
     elif name == "torch.nn.Module.load_state_dict":
-        _record(_argument(args, kwargs, 1, "state_dict"), "loaded", _loaded)
+        given = _argument(args, kwargs, 1, "state_dict")
+        _record(given, "loaded", _loaded, loaded_models.loaded(args[0]) if _loaded else None)
     elif name == "torch.optim.Optimizer.load_state_dict" and _loaded:
-        optimizer_state.loaded(args[0], _loaded)
+        loading = optimizer_state.loaded(args[0], _loaded)
+        _record(_argument(args, kwargs, 1, "state_dict"), "loaded", _loaded, loading)
     if name.endswith((".load", ".load_state_dict")):
         optimizer_state.expect_change()
+        _core.watch_before_step(_steps)
 
 
-def _record(content, attribute, amount):
-    if amount:
-        left = [TENSORS_MAX]
-        held = optimizer_state.names_by_memory() if attribute == "saved" else {}
-        for path, key, tensor in _tensors(content, (), left):
-            _emit(path, key, tensor, attribute, amount, held)
+def _steps(optimizer):
+    """Before a step of an optimizer: what it and the models have of what they loaded."""
+    waits = optimizer_state.before_step(optimizer)
+    if not (loaded_models.before_step(optimizer, _loaded) or waits):
+        _core.watch_before_step(None)
 
 
-def _emit(path, key, tensor, attribute, amount, held):
+def _record(content, attribute, amount, into=None):
+    """into: what loads it says of each tensor by its key, as pairs."""
+    if not amount:
+        return
+    held = optimizer_state.names_by_memory() if attribute == "saved" else {}
+    for path, key, value in _entries(content, (), [TENSORS_MAX]):
+        if isinstance(value, list):
+            _emit_groups(path, value, attribute)
+        else:
+            _emit(path, key, value, attribute, amount, held, into)
+
+
+def _emit_groups(path, groups, attribute):
+    """The options of the groups of an optimizer that is in the checkpoint."""
+    place = (("in", ".".join(path)),) if path else ()
+    for number, group in enumerate(groups):
+        _core.record_state(f"group{number}#options", OPTIMIZER_STATE, "", attribute, 1, None, False,
+                           place + tuple(optimizer_state.options_of(group)))  # fmt: skip
+
+
+def _emit(path, key, tensor, attribute, amount, held, into):
     kind = PARAMETER
     if len(path) >= 2 and path[-2] == "state":  # of an optimizer: state, number or name, key
         kind = OPTIMIZER_STATE
         key = held.get(_core.tensor_memory(tensor)) or f"{path[-1]}#{key}"
         path = path[:-2]
-    values = (("in", ".".join(path)),) if path else None
-    _core.record_state(key, kind, "torch.Tensor", attribute, amount, tensor, True, values)
+    values = (("in", ".".join(path)),) if path else ()
+    if into is not None:
+        values += into(key)
+    _core.record_state(key, kind, "torch.Tensor", attribute, amount, tensor, True, values or None)
 
 
 def _prefix(keys):
@@ -85,8 +109,16 @@ def _items(container):
     return None
 
 
-def _tensors(content, path, left):
-    """(path to its container, key, tensor) of each tensor in nested containers."""
+def _is_groups(key, value):
+    """Are these the parameter groups of an optimizer's state_dict?"""
+    return key == "param_groups" and isinstance(value, list) and all(
+        isinstance(group, dict) and "params" in group for group in value
+    )
+
+
+def _entries(content, path, left):
+    """(path to its container, key, value) of each tensor in nested containers, and of the groups of
+    each optimizer."""
     items = _items(content) if len(path) <= DEPTH_MAX else None
     for key, value in items or ():
         if left[0] <= 0:
@@ -94,5 +126,8 @@ def _tensors(content, path, left):
         if isinstance(value, sys.modules["torch"].Tensor):
             left[0] -= 1
             yield path, key, value
+        elif _is_groups(key, value):
+            left[0] -= 1
+            yield path, key, value
         else:
-            yield from _tensors(value, (*path, key), left)
+            yield from _entries(value, (*path, key), left)

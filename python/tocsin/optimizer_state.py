@@ -7,6 +7,7 @@ since a checkpoint was loaded: in between it moves at each step, and that nobody
 
 import sys
 import weakref
+from itertools import count
 
 from tocsin import _core
 
@@ -17,7 +18,8 @@ _amount = 0
 _amount_loaded = 0
 _stepped = weakref.WeakSet()
 _read = weakref.WeakSet()  # since something was loaded
-_loaded = weakref.WeakSet()  # and did not step since
+_numbers = count(1)
+_loaded = weakref.WeakKeyDictionary()  # and did not step since: number of the loading
 
 
 def install(amount):
@@ -40,19 +42,21 @@ def stepped(optimizer):
 
 
 def loaded(optimizer, amount):
-    """After its load_state_dict: what it has now is read before its next step."""
+    """After its load_state_dict: what it has now is read before its next step. Returns what to say
+    of each tensor that it was given."""
     global _amount_loaded
     _amount_loaded = amount
-    _loaded.add(optimizer)
-    _core.watch_before_step(_steps)
+    pairs = (("loading", next(_numbers)),)
+    _loaded[optimizer] = pairs
+    return lambda _: pairs
 
 
-def _steps(optimizer):
-    if optimizer in _loaded:
-        _loaded.discard(optimizer)
-        record(optimizer, "loaded", _amount_loaded)
-    if not _loaded:
-        _core.watch_before_step(None)
+def before_step(optimizer):
+    """Before a step: True if some optimizer that has loaded still waits for its own."""
+    pairs = _loaded.pop(optimizer, None)
+    if pairs is not None:
+        record(optimizer, "loaded", _amount_loaded, pairs)
+    return bool(_loaded)
 
 
 def _names():
@@ -79,7 +83,7 @@ def names_by_memory():
     return found
 
 
-def _options(group):
+def options_of(group):
     """Plain numbers and switches of a parameter group, as pairs."""
     pairs = []
     for key, value in group.items():
@@ -90,15 +94,17 @@ def _options(group):
     return pairs[:OPTIONS_MAX]
 
 
-def record(optimizer, attribute, amount):
+def record(optimizer, attribute, amount, loading=()):
     """A state for each tensor that the optimizer keeps, "PARAMETER#KEY", and for each parameter one
-    with the options of its group, "PARAMETER#options"."""
+    with the options of its group, "PARAMETER#options". loading: pairs that say which state dict it
+    has loaded; then the place of each parameter in it and the parameter stand with them."""
     names = _names()
     tensor = sys.modules["torch"].Tensor
     cls = type(optimizer)
     type_name = f"{cls.__module__}.{cls.__qualname__}"
+    place = 0
     for number, group in enumerate(optimizer.param_groups):
-        options = _options(group)
+        options = options_of(group)
         for index, parameter in enumerate(group["params"]):
             name = names.get(id(parameter), f"group{number}.param{index}")
             layout = _core.tensor_layout_read(parameter)  # torch is not asked: a mode would see it
@@ -107,7 +113,11 @@ def record(optimizer, attribute, amount):
             _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1, None,
                                False, pairs)  # fmt: skip
             state = dict.get(optimizer.state, parameter)
+            said = pairs[:1]
+            if loading:
+                said += (*loading, ("place", place), ("parameter", parameter))
             for key, value in (state or {}).items():
                 if isinstance(value, tensor):
                     _core.record_state(f"{name}#{key}", OPTIMIZER_STATE, type_name, attribute,
-                                       amount, value, True, pairs[:1])  # fmt: skip
+                                       amount, value, True, said)  # fmt: skip
+            place += 1

@@ -98,8 +98,22 @@ class Recorded(unittest.TestCase):
         self.assertEqual({e["variable"]: e["polynomial"] for e in saved},
                          {name: live[name] for name in names})  # fmt: skip
         loaded = self.states(attribute="loaded", variable_kind="parameter")
-        self.assertEqual(len(loaded), 2 * len(names))  # torch.load, load_state_dict
+        self.assertEqual(len(loaded), 3 * len(names))  # torch.load, load_state_dict, what came in
         self.assertEqual({e["polynomial"] for e in loaded}, {live[name] for name in names})
+        given, found = loaded[4:8], loaded[8:]
+        self.assertEqual({n for e in given + found for n in values(e, "loading")}, {1})
+        self.assertTrue(all(e["values"][1]["memory"] for e in found))
+
+    def test_the_optimizer_in_a_checkpoint(self):
+        groups = [e for e in self.states(variable_kind="optimizer_state")
+                  if e["variable"] in ("group0#options", "group1#options")]  # fmt: skip
+        self.assertEqual([e["attribute"] for e in groups], ["saved"] * 2 + ["loaded"] * 4)
+        self.assertEqual([values(e, "weight_decay")[0] for e in groups], [0.1, 0.0] * 3)
+        (given,) = self.states(variable="1#exp_avg", attribute="loaded")[1:]
+        (found,) = self.states(variable="1.weight#exp_avg", attribute="loaded")
+        self.assertEqual([values(e, "loading") for e in (given, found)], [[1], [1]])
+        self.assertEqual(values(found, "place"), [1])
+        self.assertEqual(given["polynomial"], found["polynomial"])
 
     def test_optimizer_state_by_the_name_of_its_parameter(self):
         moment, after = self.states(variable="0.weight#exp_avg", attribute="data")

@@ -186,7 +186,7 @@ PyObject *watch_record_state(PyObject *module, PyObject *arguments)
     if (writer == NULL)
         Py_RETURN_NONE;
     value_list list;
-    value_list_begin(&list, TOCSIN_ROLE_NONE);
+    value_list_begin(&list, TOCSIN_ROLE_CHECKPOINT); /* tensors with a tag of their memory */
     if (!fill_values(&list, writer, pairs))
         return NULL;
     tocsin_sample sample = {

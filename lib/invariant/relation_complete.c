@@ -1,0 +1,153 @@
+/* Complete checkpoints: where a model is saved, all of its parameters are.
+ *
+ * A script may save adapters, a head or what is trainable on purpose, so this is learned from
+ * healthy runs: whether the parameters of the model that the last update found are among what
+ * torch.save was given, when at least one is, by its name and as it is now. A part of a model that
+ * is saved under names of its own, averages and older weights are not judged.
+ * Data: the live variables of a process, and the names in the call that saves. Cost: O(1) map
+ * look-ups a state, O(variables) a save.
+ */
+#include <assert.h>
+#include <invariant/relation.h>
+
+static const uint8_t kinds[] = {TOCSIN_POPULATION_SAVED_MODEL, 0};
+
+typedef struct live {
+    const tocsin_process *process;
+    tocsin_sample sample; /* after the last update that read it, */
+    int64_t step;         /* in this step */
+} live;
+
+typedef struct complete {
+    tocsin_population population;
+    tocsin_map index; /* variable -> parameters + 1 */
+    TOCSIN_VEC(live) parameters;
+    tocsin_map saved; /* names, and names with digests, in the call that is open */
+} complete;
+
+static void *open_complete(tocsin_observer *observer)
+{
+    complete *own = tocsin_zalloc(1, sizeof *own);
+    if (own == NULL) {
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+        return NULL;
+    }
+    tocsin_population_key key = {.kind = TOCSIN_POPULATION_SAVED_MODEL};
+    own->population = tocsin_observer_population(observer, &key);
+    return own;
+}
+
+static void close_complete(void *memory)
+{
+    complete *own = memory;
+    tocsin_map_free(&own->index);
+    tocsin_map_free(&own->saved);
+    TOCSIN_VEC_FREE(&own->parameters);
+    tocsin_free(own);
+}
+
+static void keep_live(tocsin_observer *observer, complete *own, const tocsin_process *process,
+                      const tocsin_sample *sample, int64_t step)
+{
+    live now = {process, *sample, step};
+    uint64_t *known = tocsin_map_at(&own->index, (uint64_t)(uintptr_t)sample->variable);
+    if (known != NULL && *known == 0 && TOCSIN_VEC_PUSH(&own->parameters, now))
+        *known = own->parameters.count;
+    if (known == NULL || *known == 0)
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    else
+        own->parameters.items[*known - 1] = now;
+}
+
+static uint64_t hash_with(const tocsin_variable *variable, const tocsin_sample *sample)
+{
+    return tocsin_hash64(&sample->digest, sizeof sample->digest, variable->symbol) | 1;
+}
+
+static uint64_t hash_name(const tocsin_variable *variable)
+{
+    return (uint64_t)variable->symbol << 1;
+}
+
+static void state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                  const tocsin_sample *sample, const tocsin_event *event)
+{
+    complete *own = observer->own[TOCSIN_PART_COMPLETE];
+    const tocsin_variable *variable = sample->variable;
+    (void)event;
+    if (own->population == 0 || frame == NULL || variable->kind != TOCSIN_VARIABLE_PARAMETER)
+        return;
+    if (sample->attribute == TOCSIN_ATTRIBUTE_SAVED && frame->role == TOCSIN_ROLE_CHECKPOINT) {
+        if (!tocsin_map_put(&own->saved, hash_name(variable), 1) ||
+            !tocsin_map_put(&own->saved, hash_with(variable, sample), 1))
+            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    } else if (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT &&
+               frame->role == TOCSIN_ROLE_OPTIMIZER_STEP &&
+               (sample->flags & TOCSIN_STATE_IN_MODEL) != 0 &&
+               (sample->flags & TOCSIN_STATE_DIGESTED) != 0) {
+        keep_live(observer, own, process, sample, frame->step);
+    }
+}
+
+/* Those that the latest update of the process found: others belong to a model that is gone, or wait
+ * for their own optimizer. */
+static void judge(tocsin_observer *observer, const complete *own, const tocsin_process *process,
+                  const tocsin_frame *frame)
+{
+    int64_t latest = 0;
+    bool any = false;
+    for (size_t i = 0; i < own->parameters.count; ++i)
+        if (own->parameters.items[i].process == process && own->parameters.items[i].step > latest)
+            latest = own->parameters.items[i].step;
+    for (size_t i = 0; i < own->parameters.count && !any; ++i) {
+        const live *of = &own->parameters.items[i];
+        any = of->process == process && of->step == latest &&
+              tocsin_map_find(&own->saved, hash_with(of->sample.variable, &of->sample)) != NULL;
+    }
+    for (size_t i = 0; i < own->parameters.count && any && observer->status == TOCSIN_OK; ++i) {
+        const live *of = &own->parameters.items[i];
+        const tocsin_variable *variable = of->sample.variable;
+        if (of->process != process || of->step != latest)
+            continue;
+        tocsin_instance instance = {
+            .population = own->population,
+            .evidence = tocsin_observer_evidence(observer, process, frame, variable->name)};
+        tocsin_observer_begin(observer);
+        tocsin_fields_of_sample(observer, frame, &of->sample, TOCSIN_FIELDS_ALL);
+        if (tocsin_map_find(&own->saved, hash_name(variable)) != NULL)
+            tocsin_observer_add_fact(
+                observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_SAVED_TOO));
+        tocsin_observer_emit(observer, &instance);
+    }
+}
+
+static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+{
+    complete *own = observer->own[TOCSIN_PART_COMPLETE];
+    (void)thread;
+    (void)event;
+    if (frame->role != TOCSIN_ROLE_CHECKPOINT || own->saved.count == 0)
+        return;
+    if (completed)
+        judge(observer, own, process, frame);
+    tocsin_map_clear(&own->saved);
+}
+
+static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
+                 struct tocsin_needs *needs)
+{
+    (void)vocabulary;
+    (void)invariant;
+    tocsin_need_state(needs, TOCSIN_ROLE_CHECKPOINT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_SAVED,
+                      TOCSIN_VARIABLE_PARAMETER, true);
+    tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
+                      TOCSIN_VARIABLE_PARAMETER, true);
+}
+
+const tocsin_relation_part tocsin_relation_complete = {.kinds = kinds,
+                                                       .open = open_complete,
+                                                       .close = close_complete,
+                                                       .leave = leave,
+                                                       .state = state,
+                                                       .need = need};

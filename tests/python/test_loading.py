@@ -1,0 +1,54 @@
+"""What was loaded is what is trained on: the library's rules about loading, in real trainings."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import loading_programs
+import pytest
+
+PROGRAMS = Path(loading_programs.__file__)
+HEALTHY = loading_programs.HEALTHY
+BUGGY = {  # the first finding: step, entity, and what is seen
+    "drawn_again": (4, "0.weight", "was loaded, then initialised anew before its first update"),
+    "other_order": (4, "first.weight#exp_avg", "is what was saved for another parameter"),
+    "narrowed": (4, "0.weight#mean", "its dtype is narrower than in the checkpoint"),
+}
+
+
+def watch(name):
+    """The report of `tocsin run` on a program, checked against the library alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [os.environ["TOCSIN"], "run", "-q", "--format", "json", "-r", report]
+        command += ["-o", Path(folder) / "run", "--", sys.executable, PROGRAMS, name]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return json.loads(report.read_text())
+
+
+@pytest.fixture(scope="module")
+def reports():
+    names = [*HEALTHY, *BUGGY]
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(names, pool.map(watch, names)))
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy(reports, name):
+    assert [finding["rendered"] for finding in reports[name]["findings"]] == []
+    assert reports[name]["holds"] > 0
+
+
+@pytest.mark.parametrize("name", BUGGY)
+def test_buggy(reports, name):
+    step, entity, seen = BUGGY[name]
+    assert reports[name]["findings"], "nothing was found"
+    first = reports[name]["findings"][0]
+    assert first["step"] == step
+    assert entity in first["rendered"] and seen in first["rendered"]
