@@ -160,7 +160,20 @@ uint8_t tocsin_bias_name_traits(const char *name)
         traits |= TOCSIN_TRAIT_ARGUMENT;
     if (ends_with(name, ".ndim") || starts_with(name, "meta."))
         traits |= TOCSIN_TRAIT_COUNTED;
+    if (strcmp(name, "var.name") == 0 || strcmp(name, "var.replicated") == 0)
+        traits |= TOCSIN_TRAIT_COPIES;
     return traits;
+}
+
+bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, bool wide,
+                             const tocsin_field *field)
+{
+    const char *name = tocsin_symbol_text(vocabulary, field->name);
+    if (strcmp(name, "var.name") == 0)
+        return field->a != 0 && field->b != 0 && field->a != field->b;
+    /* Of two ranks that hold something under one name it is to be claimed only of copies. */
+    return !wide && strcmp(name, "var.replicated") == 0 && field->a != 0 &&
+           tocsin_scalar_literal(vocabulary, field->a).integer == 0;
 }
 
 uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value)
@@ -218,6 +231,8 @@ tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
     const char *name = tocsin_symbol_text(vocabulary, field);
     bool mode = strcmp(name, "meta.stage") == 0 || strcmp(name, "meta.grad_enabled") == 0;
     tocsin_population_key key = tocsin_population_get_key(vocabulary, population);
+    if (key.kind == TOCSIN_POPULATION_LOSS)
+        return mode ? TOCSIN_CONTEXT_MODE : TOCSIN_CONTEXT_NONE;
     switch (tocsin_population_relation(vocabulary, population)) {
     case TOCSIN_RELATION_OUTPUT:
         if (key.kind == TOCSIN_POPULATION_USER_CALL) /* of sizes only */
@@ -233,6 +248,8 @@ tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
         if (key.role == TOCSIN_ROLE_BACKWARD && strcmp(name, "meta.first_micro") == 0)
             return TOCSIN_CONTEXT_MODE;
         return TOCSIN_CONTEXT_NONE;
+    case TOCSIN_RELATION_CONSISTENT: /* learned of copies, said of copies */
+        return strcmp(name, "var.replicated") == 0 ? TOCSIN_CONTEXT_PRECISION : TOCSIN_CONTEXT_NONE;
     default:
         return TOCSIN_CONTEXT_NONE;
     }
@@ -256,7 +273,8 @@ int tocsin_bias_preference(const tocsin_vocabulary *vocabulary, const tocsin_cla
 {
     /* What the loop is doing explains more than what a variable is, and that more than what one
      * call was given. */
-    static const char *const prefixes[] = {"meta.first_micro",
+    static const char *const prefixes[] = {"var.replicated",
+                                           "meta.first_micro",
                                            "meta.grad_enabled",
                                            "meta.stage",
                                            "meta.",

@@ -91,8 +91,6 @@ static bool learn_traits(tocsin_examples *examples, const tocsin_field *field)
     if (*name == 0) {
         const char *text = tocsin_symbol_text(vocabulary, field->name);
         *name = tocsin_bias_name_traits(text);
-        if (strcmp(text, "var.name") == 0)
-            examples->var_name = field->name;
     }
     if (*value == 0)
         *value =
@@ -132,8 +130,9 @@ static tocsin_status make_key(tocsin_examples *examples, const tocsin_table *tab
         if (!tocsin_bias_allows_field(table->wide, table->relation, table->pair, name,
                                       examples->value_traits.items[field.a]))
             continue;
+        if (table->pair && (name & TOCSIN_TRAIT_COPIES) != 0)
+            *contrast |= tocsin_bias_is_contrast(examples->vocabulary, table->wide, &field);
         if (table->pair && (name & TOCSIN_TRAIT_IDENTITY) != 0 && field.a != 0 && field.b != 0) {
-            *contrast |= field.a != field.b && field.name == examples->var_name;
             TOCSIN_TRY(find_halves(examples, error));
             field.b = examples->halves[field.a == field.b];
             field.a = examples->halves[true];

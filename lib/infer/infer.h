@@ -121,10 +121,15 @@ enum {
     TOCSIN_TRAIT_ARGUMENT = 8,
     TOCSIN_TRAIT_COUNTED = 16, /* its whole numbers are no sizes */
     TOCSIN_TRAIT_WHOLE = 32,   /* of values: a whole number */
-    TOCSIN_TRAIT_NUMBER = 64   /* any other number */
+    TOCSIN_TRAIT_NUMBER = 64,  /* any other number */
+    TOCSIN_TRAIT_COPIES = 128  /* of names: tells whether a pair are copies */
 };
 uint8_t tocsin_bias_name_traits(const char *name);
 uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value);
+/* Does the field say that the pair are no copies of each other? Then they can only argue against.
+ */
+bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, bool wide,
+                             const tocsin_field *field);
 /* May clauses of preconditions speak of this field? */
 bool tocsin_bias_allows_field(bool wide, tocsin_relation_kind relation, bool pair, uint8_t name,
                               uint8_t value);
@@ -156,7 +161,7 @@ int tocsin_bias_preference(const tocsin_vocabulary *vocabulary, const tocsin_cla
 typedef struct tocsin_row {
     const tocsin_field *fields; /* ascending by symbol; only fields that clauses may speak of */
     uint32_t field_count;
-    bool contrast;  /* a pair of different variables: may only argue against */
+    bool contrast;  /* a pair of no copies: may only argue against */
     uint64_t count; /* instances */
     uint64_t runs;  /* set of runs */
 } tocsin_row;
@@ -192,7 +197,6 @@ typedef struct tocsin_examples {
     tocsin_map table_index;           /* population -> table + 1 */
     TOCSIN_VEC(uint8_t) name_traits;  /* by symbol; 0: not asked yet */
     TOCSIN_VEC(uint8_t) value_traits; /* by scalar */
-    tocsin_symbol var_name;           /* "var.name" */
     tocsin_scalar halves[2];          /* of an identity in a pair: other, the same; 0: not yet */
     tocsin_string key;                /* scratch */
 } tocsin_examples;

@@ -113,13 +113,17 @@ typedef enum tocsin_relation_kind {
     X(33, NAMED_STATE, CHECKPOINT, "loaded optimizer state", 0, NONE)                              \
     X(34, TYPED_STATE, CHECKPOINT, "optimizer state of a checkpoint", 0, NONE)                     \
     X(35, RESUMED_UPDATE, CHECKPOINT, "first update after loading", 0, NONE)                       \
-    X(36, SAVED_MODEL, CHECKPOINT, "parameter of a saved model", 0, NONE)
+    X(36, SAVED_MODEL, CHECKPOINT, "parameter of a saved model", 0, NONE)                          \
+    X(37, COPYING_RANKS, DATA, "random states of data-parallel ranks", 1, NONE)                    \
+    X(38, SHARDING_RANKS, DATA, "random states of tensor-parallel ranks", 1, NONE)                 \
+    X(39, WHOLE_EPOCH, DATA, "whole epoch", 0, NONE)                                               \
+    X(40, LOSS, OUTPUT, "loss", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 37
+        TOCSIN_POPULATION_KIND_COUNT = 41
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -172,13 +176,14 @@ typedef struct tocsin_population_key {
     X(36, KEEPS_DTYPE, "keeps its dtype", NONE)                                                    \
     X(37, OPTIMIZER_LOADED, "optimizer loaded", NONE)                                              \
     X(38, RATE_GOES_ON, "learning rate of the checkpoint", NONE)                                   \
-    X(39, SAVED_TOO, "saved with its model", NONE)
+    X(39, SAVED_TOO, "saved with its model", NONE)                                                 \
+    X(40, COVERS, "covers the data set", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 40
+        TOCSIN_PREDICATE_COUNT = 41
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

@@ -356,9 +356,10 @@ static tocsin_moment_pair *moments_of(tocsin_observer *observer, tocsin_thread *
     return observer->status == TOCSIN_OK ? &thread->moments.items[callable] : NULL;
 }
 
-/* GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients. */
-static void stand_for_step(tocsin_observer *observer, tocsin_thread *thread,
-                           const tocsin_frame *frame)
+/* GradScaler.step stands for optimizer.step: whether it makes the step depends on the gradients.
+ * What comes after a step that it skipped is no further micro-batch. */
+static void stand_for_step(tocsin_observer *observer, tocsin_process *process,
+                           tocsin_thread *thread, const tocsin_frame *frame)
 {
     const char *name = tocsin_symbol_text(observer->vocabulary,
                                           observer->callables.items[frame->callables[0]].name);
@@ -370,6 +371,8 @@ static void stand_for_step(tocsin_observer *observer, tocsin_thread *thread,
     if (moments == NULL)
         return;
     moments->completed = thread->clock;
+    if (process->micro_step > 0)
+        process->micro_step = 0;
     if (thread->open >= 2) /* also for the user's function that calls the scaler */
         thread->frames.items[thread->open - 2].roles_inside |= UINT32_C(1)
                                                                << TOCSIN_ROLE_OPTIMIZER_STEP;
@@ -390,8 +393,8 @@ static void pass_on_inside(tocsin_observer *observer, tocsin_frame *outer,
 }
 
 /* The call is over: tell the enclosing call and the thread's sequence. */
-static void close_call(tocsin_observer *observer, tocsin_thread *thread, const tocsin_frame *frame,
-                       bool completed)
+static void close_call(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
+                       const tocsin_frame *frame, bool completed)
 {
     ++thread->clock;
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
@@ -404,7 +407,7 @@ static void close_call(tocsin_observer *observer, tocsin_thread *thread, const t
             moments->completed = thread->clock;
     }
     if (completed && frame->role == TOCSIN_ROLE_SCALER)
-        stand_for_step(observer, thread, frame);
+        stand_for_step(observer, process, thread, frame);
     if (thread->open < 2 || observer->status != TOCSIN_OK)
         return;
     tocsin_frame *outer = &thread->frames.items[thread->open - 2];
@@ -452,7 +455,7 @@ static void leave(tocsin_observer *observer, tocsin_process *process, const tocs
     thread->open = at; /* calls above it have lost their EXIT */
     tocsin_frame *frame = &thread->frames.items[at - 1];
     bool completed = event->kind == TOCSIN_EVENT_EXIT;
-    close_call(observer, thread, frame, completed);
+    close_call(observer, process, thread, frame, completed);
     if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP)
         link_samples(observer, frame);
     for (size_t i = 0; i < observer->active_count && observer->status == TOCSIN_OK; ++i)
@@ -597,9 +600,11 @@ static void name_fields(tocsin_observer *observer)
                  {&observer->var_training, "var.training"},
                  {&observer->var_in_this_optimizer, "var.in_this_optimizer"},
                  {&observer->var_in_model, "var.in_model"},
+                 {&observer->var_replicated, "var.replicated"},
                  {&observer->meta_first_micro, "meta.first_micro"},
                  {&observer->meta_rank, "meta.rank"},
-                 {&observer->meta_step, "meta.step"}};
+                 {&observer->meta_step, "meta.step"},
+                 {&observer->meta_data_parallel, "meta.data_parallel"}};
     for (size_t i = 0; i < TOCSIN_COUNT_OF(names); ++i)
         *names[i].symbol =
             tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, names[i].text));

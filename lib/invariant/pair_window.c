@@ -111,3 +111,15 @@ bool tocsin_process_is_distributed(const tocsin_process *process)
 {
     return process->rank >= 0 && process->world_size > 1;
 }
+
+bool tocsin_process_is_data_parallel(const tocsin_observer *observer, const tocsin_process *process)
+{
+    for (size_t i = 0; i < process->metas.count; ++i) {
+        const tocsin_meta *meta = &process->metas.items[i];
+        if (meta->name != observer->meta_data_parallel)
+            continue;
+        tocsin_literal literal = tocsin_scalar_literal(observer->vocabulary, meta->value);
+        return literal.kind == TOCSIN_VALUE_STRING && strcmp(literal.text, "world") == 0;
+    }
+    return false;
+}

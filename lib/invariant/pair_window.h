@@ -17,6 +17,9 @@ typedef struct tocsin_report { /* the first process's */
     tocsin_scalar shape;
     uint8_t dtype;
     tocsin_scalar operation; /* collectives: reduce op or 0 */
+    /* replicas, evidence of copies: relation_consistent.c */
+    bool hashed, shared, data_parallel, summed;
+    uint64_t start, applied;
     uint32_t field_count;
     const tocsin_field *fields; /* in the window's arena */
 } tocsin_report;
@@ -45,6 +48,9 @@ void tocsin_pair_fields(tocsin_observer *observer, const tocsin_report *first);
 
 /* Is it one of several ranks? */
 bool tocsin_process_is_distributed(const tocsin_process *process);
+/* Does a DistributedDataParallel over all ranks live in it now? */
+bool tocsin_process_is_data_parallel(const tocsin_observer *observer,
+                                     const tocsin_process *process);
 /* What a precondition may say about one half of a pair beyond the call: its rank. */
 void tocsin_add_rank(tocsin_observer *observer, const tocsin_process *process);
 

@@ -241,6 +241,8 @@ typedef struct tocsin_relation_part {
     X(BETWEEN, between)                                                                            \
     X(LIFE, life)                                                                                  \
     X(LEDGER, ledger)                                                                              \
+    X(RANDOM, random)                                                                              \
+    X(LOSS, loss)                                                                                  \
     X(PLAN, plan)                                                                                  \
     X(USER, user)
 
@@ -291,7 +293,7 @@ struct tocsin_observer {
     tocsin_scalar dtypes[TOCSIN_DTYPES_MAX];
     tocsin_symbol var_name, var_type, var_dtype, var_ndim, var_shape, var_requires_grad,
         var_is_leaf, var_tensor_parallel, var_tied, var_training, var_in_this_optimizer,
-        var_in_model, meta_first_micro, meta_rank, meta_step;
+        var_in_model, var_replicated, meta_first_micro, meta_rank, meta_step, meta_data_parallel;
 };
 
 /* ---- observer.c: for relations ------------------------------------------------------------- */

@@ -23,6 +23,12 @@ static void same(tocsin_observer *observer, const char *what, bool equal)
         tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
 }
 
+static void callable(tocsin_observer *observer, tocsin_callable *made)
+{
+    (void)observer;
+    made->interesting |= made->role == TOCSIN_ROLE_COLLECTIVE;
+}
+
 static const char *function_of(const tocsin_observer *observer, const tocsin_frame *frame)
 {
     tocsin_symbol name = observer->callables.items[frame->callables[0]].name;
@@ -196,5 +202,6 @@ static const uint8_t kinds[] = {TOCSIN_POPULATION_COLLECTIVES, 0};
 const tocsin_relation_part tocsin_relation_collective = {.kinds = kinds,
                                                          .open = tocsin_windows_open,
                                                          .close = tocsin_windows_close,
+                                                         .callable = callable,
                                                          .enter = enter,
                                                          .need = need};

@@ -162,6 +162,16 @@ static const statement statements[] = {
     {OF(EPOCH, REORDERED, DATA), 0.81,
      "A shuffled epoch begins with other samples than the one before",
      "the same order of samples as in the epoch before"},
+    {OF(WHOLE_EPOCH, COVERS, DATA), 0.84,
+     "In an epoch that comes to its end the ranks together read every sample of the data set",
+     "the ranks together read only a part of the data set in an epoch: it was sharded twice"},
+    {OF(COPYING_RANKS, DIFFERS, DATA), 0.61,
+     "The random state of {field} differs between every two data-parallel ranks with dropout",
+     "random state is the same on {ranks}: they drop the same elements"},
+    {OF(SHARDING_RANKS, SAME, DATA), 0.62,
+     "The random state of {field} is the same on every two tensor-parallel ranks with dropout",
+     "random state differs between {ranks}: they drop different elements"},
+    {OF(LOSS, FINITE, NUMBERS), 0.70, "Every loss is finite", "the loss is not finite"},
     {OF(RUN, STEPS_AS_PLANNED, PLAN), 0.85, "As many steps are made as were planned",
      "the number of steps is not the planned one"},
     {OF(REPEATED_CALL, FOLLOWS, ORDER), 0.40, "Between two calls of {call}, {callee} is called",
@@ -469,6 +479,11 @@ const char *tocsin_severity_of(const tocsin_vocabulary *vocabulary,
         tocsin_fact_key fact = tocsin_fact_get_key(vocabulary, invariant->fact);
         return fact.predicate == TOCSIN_PREDICATE_CALLS ? "warning" : "error";
     }
+    case TOCSIN_RELATION_DATA: /* equal masks do less than they could, and no harm */
+        return tocsin_fact_get_key(vocabulary, invariant->fact).predicate ==
+                       TOCSIN_PREDICATE_DIFFERS
+                   ? "warning"
+                   : "error";
     default:
         return "error";
     }

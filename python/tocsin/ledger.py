@@ -14,6 +14,7 @@ LEDGER = 5  # tocsin/event.h: tocsin_variable_kind
 IDS_PER_EVENT = 48
 QUEUE_MAX = 4096  # batches drawn and not handed over
 DEPTH_MAX = 3  # how deep the first tensor of a batch is looked for
+WRAPPERS_MAX = 3  # of batch samplers around a batch sampler
 
 _amount = 0
 _loaders: dict[int, "_Loader"] = {}  # by id of what yields the indices
@@ -85,19 +86,30 @@ def _own(thing, name):
         return None
 
 
+def _sampler(indices):
+    """What draws single samples: that of a BatchSampler, which others may wrap."""
+    for _ in range(WRAPPERS_MAX):
+        indices = _own(indices, "batch_sampler") or indices
+    return _own(indices, "sampler") or indices
+
+
 def _facts(iterator, indices):
     """What is known of the loader, as pairs."""
-    sampler = _own(indices, "sampler") or indices  # of a BatchSampler
+    sampler = _sampler(indices)
     facts = [("sampler", type(sampler).__name__)]
     try:
         facts.append(("dataset_size", len(_own(iterator, "_dataset"))))
     except Exception:
         pass  # an iterable dataset
     shuffle = _own(sampler, "shuffle")
+    partial = None
     if type(sampler).__name__ == "RandomSampler":
         shuffle = True
+        if _own(sampler, "replacement") or _own(sampler, "_num_samples") is not None:
+            partial = True
     for name, value in (
         ("shuffle", shuffle),
+        ("partial", partial),
         ("replicas", _own(sampler, "num_replicas")),
         ("drop_last", _own(indices, "drop_last")),
         ("workers", _own(iterator, "_num_workers")),
@@ -170,8 +182,7 @@ def handed_over(_, args, kwargs, result):
     indices = state.queue.pop(0) if state.queue else None
     ids = _ids(indices) or []
     number, state.handed = state.handed, state.handed + 1
-    sampler = _own(_own(args[0], "_index_sampler"), "sampler")
-    epoch = None if sampler is None else _own(sampler, "epoch")
+    epoch = _own(_sampler(_own(args[0], "_index_sampler")), "epoch")
     first = [("batch", number), ("epoch", state.epoch), ("size", len(ids))]
     if number == 0:
         first += state.loader.facts

@@ -257,6 +257,112 @@ static void test_batches_of_ranks(void **state)
     bench_free(bench);
 }
 
+/* ---- epochs of all ranks ------------------------------------------------------------------- */
+
+typedef struct fake_pass {
+    const char *sampler;
+    int batches;           /* a rank, of 4 samples; there are 64 */
+    int64_t replicas;      /* 0: not said */
+    bool partial;          /* a sampler that was asked for fewer samples */
+    bool left;             /* before its end, on rank 1 */
+    bool other_in_between; /* another loader is read in turn with it */
+} fake_pass;
+
+static void hand_over(fake_process *process, const char *loader, const fake_pass *pass, int number)
+{
+    const struct {
+        const char *name;
+        int64_t value;
+    } facts[] = {{"batch", number},
+                 {"epoch", 0},
+                 {"size", 4},
+                 {"id", 4 * number},
+                 {"id", 1},
+                 {"id", 2},
+                 {"id", 3},
+                 {"dataset_size", 64},
+                 {"replicas", pass->replicas},
+                 {"partial", true}};
+    tocsin_value values[TOCSIN_COUNT_OF(facts) + 1];
+    uint32_t count = 0;
+    values[count++] = (tocsin_value){.kind = TOCSIN_VALUE_STRING,
+                                     .name = define_string(process, "sampler"),
+                                     .as.text = define_string(process, pass->sampler)};
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(facts) - (pass->partial ? 0 : 1); ++i)
+        if (facts[i].value != 0 || i != 8)
+            values[count++] = (tocsin_value){.kind = TOCSIN_VALUE_INT,
+                                             .name = define_string(process, facts[i].name),
+                                             .as.integer = facts[i].value};
+    tocsin_event event = {.kind = TOCSIN_EVENT_STATE, .value_count = count, .values = values};
+    event.state =
+        (tocsin_state){.variable = define_variable(process, loader, TOCSIN_VARIABLE_LEDGER),
+                       .attribute = define_string(process, "samples"),
+                       .moment = TOCSIN_MOMENT_EXIT,
+                       .flags = TOCSIN_STATE_PRESENT};
+    enter(process, "torch.utils.data.DataLoader.__next__", TOCSIN_ROLE_DATA_NEXT);
+    emit(process, &event);
+    leave(process, "torch.utils.data.DataLoader.__next__", TOCSIN_ROLE_DATA_NEXT);
+}
+
+static void run_out(fake_process *process)
+{
+    tocsin_value why = {.kind = TOCSIN_VALUE_STRING,
+                        .as.text = define_string(process, "StopIteration")};
+    enter(process, "torch.utils.data.DataLoader.__next__", TOCSIN_ROLE_DATA_NEXT);
+    leave_with(process, "torch.utils.data.DataLoader.__next__", TOCSIN_ROLE_DATA_NEXT,
+               TOCSIN_EVENT_RAISE, &why, 1);
+}
+
+/* 1: judged and whole; -1: only a part; 0: not judged. */
+static int judge_pass(fake_pass pass)
+{
+    relation_bench *bench = library_bench();
+    for (int rank = 0; rank < 2; ++rank) {
+        fake_process *process = &bench->process[rank];
+        if (rank == 1)
+            fake_start(process);
+        meta_int(process, "rank", rank);
+        meta_int(process, "world_size", 2);
+        for (int number = 0; number < pass.batches; ++number) {
+            hand_over(process, "loader0", &pass, number);
+            if (pass.other_in_between)
+                hand_over(process, "loader1", &pass, number);
+        }
+        if (rank == 0 || !pass.left)
+            run_out(process);
+    }
+    int judged = (int)HOLDS(bench, WHOLE_EPOCH, "loader0", COVERS) -
+                 (int)FAILS(bench, WHOLE_EPOCH, "loader0", COVERS);
+    bench_free(bench);
+    return judged;
+}
+
+static void test_epochs_of_all_ranks(void **state)
+{
+    (void)state;
+    fake_pass whole = {.sampler = "DistributedSampler", .batches = 8, .replicas = 2};
+    fake_pass part = {.sampler = "DistributedSampler", .batches = 4, .replicas = 2};
+    assert_int_equal(judge_pass(whole), 1);
+    assert_int_equal(judge_pass(part), -1);
+    part.sampler = "SequentialSampler"; /* a wrapper shards: 4 batches of 16 are too few */
+    part.replicas = 0;
+    assert_int_equal(judge_pass(part), -1);
+    part.batches = 16; /* everything on both */
+    assert_int_equal(judge_pass(part), 1);
+    part.batches = 6; /* some are left out: what is too long */
+    assert_int_equal(judge_pass(part), 1);
+    part.batches = 4;
+    fake_pass silent[4] = {part, part, part, part};
+    silent[0].sampler = "WeightedRandomSampler";
+    silent[1].partial = true;
+    silent[2].left = true;
+    silent[3].other_in_between = true;
+    for (int i = 0; i < 4; ++i)
+        assert_int_equal(judge_pass(silent[i]), 0);
+    part.replicas = 4; /* it is meant for other ranks */
+    assert_int_equal(judge_pass(part), 0);
+}
+
 static void test_workers_that_draw_alike(void **state)
 {
     (void)state;
@@ -323,6 +429,7 @@ int main(void)
         cmocka_unit_test(test_evaluation_leaves_weights),
         cmocka_unit_test(test_weights_that_scripts_write_to),
         cmocka_unit_test(test_batches_of_ranks),
+        cmocka_unit_test(test_epochs_of_all_ranks),
         cmocka_unit_test(test_workers_that_draw_alike),
         cmocka_unit_test(test_order_of_epochs),
         cmocka_unit_test(test_plan),

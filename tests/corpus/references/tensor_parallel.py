@@ -1,4 +1,7 @@
-"""Two ranks share one feed-forward layer by columns; norms are replicated; the norm is global."""
+"""Two ranks share one feed-forward layer by columns; norms are replicated; the norm is global.
+
+What is dropped is replicated, too: from the first step on both ranks draw the same numbers.
+"""
 
 import sys
 
@@ -44,18 +47,20 @@ class FeedForward(nn.Module):
         torch.manual_seed(340 + rank + SEED)
         self.up = nn.Linear(width, width)
         self.down = nn.Linear(width, width, bias=False)
+        self.dropped = nn.Dropout(0.15)
         for parameter in [*self.up.parameters(), *self.down.parameters()]:
             parameter.tensor_model_parallel = True
 
     def forward(self, x):
         hidden = torch.relu(self.up(Copied.apply(self.norm(x))))
-        return x + Reduced.apply(self.down(hidden))
+        return x + self.dropped(Reduced.apply(self.down(hidden)))
 
 
 def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = nn.Sequential(FeedForward(8, rank), FeedForward(8, rank))
+    torch.manual_seed(341 + SEED)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     data = torch.Generator().manual_seed(34 + SEED)
     for step in range(8):
