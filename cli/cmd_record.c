@@ -42,6 +42,8 @@ int cmd_record(int argc, char **argv)
          &recording_options.directory},
         {"module", 'm', CLI_TEXTS, "PACKAGE", "record its public functions too; repeatable",
          &modules},
+        {"sample", 's', CLI_COUNT, "N", "read data and gradients in each N-th step only",
+         &recording_options.sample},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
     };

@@ -165,6 +165,8 @@ int cmd_run(int argc, char **argv)
         {"all", 'a', CLI_FLAG, NULL, "show every finding in full", &run.all},
         {"module", 'm', CLI_TEXTS, "PACKAGE", "record its public functions too; repeatable",
          &run.modules},
+        {"sample", 's', CLI_COUNT, "N", "read data and gradients in each N-th step only",
+         &run.recording.sample},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &run.recording.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print the report and errors only", &run.recording.quiet},
     };

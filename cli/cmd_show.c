@@ -25,9 +25,14 @@ static void print_invariant(const tocsin_invariant_set *set, size_t index, bool 
     uint64_t instances;
     uint32_t runs;
     tocsin_invariant_support(set, index, &instances, &runs);
+    uint32_t held_out = tocsin_invariant_held_out(set, index);
     if (runs > 0) {
-        printf("    %s, seen to hold %" PRIu64 " times in %" PRIu32 " run%s\n",
+        printf("    %s, seen to hold %" PRIu64 " times in %" PRIu32 " run%s",
                tocsin_invariant_relation(set, index), instances, runs, runs == 1 ? "" : "s");
+        if (held_out > 0) {
+            printf("; what the others teach was confirmed by %" PRIu32 " of them", held_out);
+        }
+        printf("\n");
     } else {
         printf("    %s, written by hand\n", tocsin_invariant_relation(set, index));
     }

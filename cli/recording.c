@@ -11,6 +11,7 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -258,12 +259,17 @@ int cli_recording_start(cli_recording *recording)
         }
     }
     if (result == CLI_HOLDS) {
+        char sample[CLI_NUMBER_BYTES] = "";
+        if (recording->options.sample > 0) {
+            snprintf(sample, sizeof sample, "%" PRIu64, recording->options.sample);
+        }
         bool selects = strcmp(recording->options.mode, "run") == 0;
         const cli_launch_variable variables[] = {
             {"TOCSIN_RUN", recording->directory},
             {"TOCSIN_MODE", recording->options.mode},
             {"TOCSIN_MODULES", modules[0] ? modules : NULL},
             {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
+            {"TOCSIN_SAMPLE", sample[0] ? sample : getenv("TOCSIN_SAMPLE")},
             {"TOCSIN_QUIET", recording->options.quiet ? "1" : getenv("TOCSIN_QUIET")},
             {"PYTHONPATH", python_path},
         };

@@ -18,6 +18,8 @@ typedef struct cli_recording_options {
     const char *directory; /* NULL: tocsin-<script>-<UTC time>-<pid> here */
     const char *mode;      /* "record" or "run" */
     const cli_texts *modules;
+    uint64_t sample; /* digest data and gradients in each N-th step only; 0: as the environment
+                        says */
     bool force;
     bool quiet;
 } cli_recording_options;

@@ -66,7 +66,8 @@ typedef enum tocsin_value_kind {
     TOCSIN_VALUE_OBJECT = 7,   /* any other object: only its type; enum members and dtypes are
                                   STRING ("torch.float32"), and so are process groups and meshes:
                                   count and ranks, "group:3:0,2,5" or first + stride,
-                                  "group:4:0+2" */
+                                  "group:4:0+2". count = a tag of its address, of the object that a
+                                  method is bound to; else 0 */
     TOCSIN_VALUE_MODULE = 8,   /* a torch.nn.Module: type, as.text = canonical name or 0, flags */
     TOCSIN_VALUE_BIG = 9       /* an int outside 64 bits */
 } tocsin_value_kind;
@@ -87,7 +88,7 @@ typedef struct tocsin_value {
     uint8_t dtype; /* TENSOR: tocsin_dtype */
     uint8_t ndim;  /* TENSOR */
     uint8_t flags;
-    uint32_t count; /* SEQUENCE: length; TENSOR: memory tag */
+    uint32_t count; /* SEQUENCE: length; TENSOR, OBJECT: memory tag */
     tocsin_id name; /* string id: argument name ("input", "self", "arg0" when unknown), attribute of
                        the bound object ("self.lr"), or "return" */
     tocsin_id type; /* string id: qualified Python type (OBJECT, MODULE, some TENSORs), else 0 */

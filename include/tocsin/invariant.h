@@ -48,6 +48,9 @@ TOCSIN_API const char *tocsin_invariant_sentence(const tocsin_invariant_set *set
 /* Instances that supported it when it was inferred, and runs they came from (0: hand-written). */
 TOCSIN_API void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index,
                                          uint64_t *instances, uint32_t *runs);
+/* How many of these runs, left out while the others were learned from, confirmed it; 0: not known.
+ */
+TOCSIN_API uint32_t tocsin_invariant_held_out(const tocsin_invariant_set *set, size_t index);
 
 /* What it is about: the code of its findings ("TOC003"), and the function or role whose calls it
  * speaks of ("optimizer.step"; "": none). Owned by the set or static. */

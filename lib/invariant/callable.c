@@ -38,6 +38,9 @@ static void add_facts(tocsin_observer *observer, tocsin_callable *callable)
     callable->calls = tocsin_observer_fact(observer, &key);
     key.predicate = TOCSIN_PREDICATE_FOLLOWS;
     callable->follows = tocsin_observer_fact(observer, &key);
+    key.predicate = TOCSIN_PREDICATE_LEADS;
+    callable->leads =
+        observer->filtered || observer->wide ? tocsin_observer_fact(observer, &key) : 0;
 }
 
 size_t tocsin_observer_callable(tocsin_observer *observer, tocsin_symbol name, uint8_t role)

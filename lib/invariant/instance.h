@@ -117,13 +117,18 @@ typedef enum tocsin_relation_kind {
     X(37, COPYING_RANKS, DATA, "random states of data-parallel ranks", 1, NONE)                    \
     X(38, SHARDING_RANKS, DATA, "random states of tensor-parallel ranks", 1, NONE)                 \
     X(39, WHOLE_EPOCH, DATA, "whole epoch", 0, NONE)                                               \
-    X(40, LOSS, OUTPUT, "loss", 0, NONE)
+    X(40, LOSS, OUTPUT, "loss", 0, NONE)                                                           \
+    X(41, UNSCALING, SEQUENCE, "unscaling of gradients", 0, NONE)                                  \
+    X(42, SCHEDULED_UPDATE, SEQUENCE, "update after lr_scheduler.step", 0, NONE)                   \
+    X(43, RECOMPUTED_CALL, ARGUMENT, "checkpointed call", 0, CALL)                                 \
+    X(44, FIRST_TRAINING, SEQUENCE, "first call in training mode", 0, CALL)                        \
+    X(45, LEADING_CALL, SEQUENCE, "call before another", 0, CALL)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 41
+        TOCSIN_POPULATION_KIND_COUNT = 46
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -177,13 +182,18 @@ typedef struct tocsin_population_key {
     X(37, OPTIMIZER_LOADED, "optimizer loaded", NONE)                                              \
     X(38, RATE_GOES_ON, "learning rate of the checkpoint", NONE)                                   \
     X(39, SAVED_TOO, "saved with its model", NONE)                                                 \
-    X(40, COVERS, "covers the data set", NONE)
+    X(40, COVERS, "covers the data set", NONE)                                                     \
+    X(41, BEFORE_CLIPPING, "before clipping", NONE)                                                \
+    X(42, KEEPS_PACE, "scheduler keeps pace", NONE)                                                \
+    X(43, REDRAWS, "draws the same again", NONE)                                                   \
+    X(44, NOT_EVALUATED, "not evaluated before", NONE)                                             \
+    X(45, LEADS, "followed by", CALLEE) /* role or name: what was completed after it */
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 41
+        TOCSIN_PREDICATE_COUNT = 46
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

@@ -240,6 +240,11 @@ void tocsin_invariant_support(const tocsin_invariant_set *set, size_t index, uin
         *runs = invariant->runs;
 }
 
+uint32_t tocsin_invariant_held_out(const tocsin_invariant_set *set, size_t index)
+{
+    return entry_at(set, index)->invariant.held_out;
+}
+
 static size_t collect_fields(const tocsin_invariant_set *set, tocsin_symbol *fields)
 {
     size_t count = 0;

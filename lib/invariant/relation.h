@@ -26,6 +26,7 @@ typedef struct tocsin_callable {
     bool interesting;                              /* any of them is not 0 */
     tocsin_fact calls;                             /* 0: not wanted */
     tocsin_fact follows;
+    tocsin_fact leads;
 } tocsin_callable;
 
 /* Names of the fields that one argument can give. */
@@ -244,7 +245,12 @@ typedef struct tocsin_relation_part {
     X(RANDOM, random)                                                                              \
     X(LOSS, loss)                                                                                  \
     X(PLAN, plan)                                                                                  \
-    X(USER, user)
+    X(USER, user)                                                                                  \
+    X(SCALING, scaling)                                                                            \
+    X(SCHEDULE, schedule)                                                                          \
+    X(RECOMPUTE, recompute)                                                                        \
+    X(UNTRAINED, untrained)                                                                        \
+    X(LEAD, lead)
 
 enum {
 #define X(NAME, name) TOCSIN_PART_##NAME,
@@ -330,6 +336,15 @@ void tocsin_observer_emit(tocsin_observer *observer, tocsin_instance *instance);
 tocsin_evidence tocsin_observer_evidence(const tocsin_observer *observer,
                                          const tocsin_process *process, const tocsin_frame *frame,
                                          const char *entity);
+/* Is the thread's last call made inside one of this role? */
+static inline bool tocsin_thread_is_inside(const tocsin_thread *thread, uint8_t role)
+{
+    for (size_t i = 0; i + 1 < thread->open; ++i)
+        if (thread->frames.items[i].role == role)
+            return true;
+    return false;
+}
+
 /* Sort fields ascending; of equal names the first stays. */
 size_t tocsin_fields_sort(tocsin_field *fields, size_t count);
 
@@ -391,10 +406,26 @@ typedef enum tocsin_sample_fields {
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
                              const tocsin_sample *sample, tocsin_sample_fields which);
 
+/* ---- relation_sequence.c -------------------------------------------------------------------- */
+
+/* When a call of the callable, which begins now or would, was made before; 0: never, or it says
+ * nothing about this one. */
+uint64_t tocsin_sequence_previous(const tocsin_observer *observer, const tocsin_process *process,
+                                  const tocsin_thread *thread, const tocsin_frame *frame,
+                                  uint32_t callable);
+
+/* ---- process_memory.c ----------------------------------------------------------------------- */
+
+/* The relation's block of `bytes` for a process, zeros at first; NULL after a failure. */
+void *tocsin_process_memory(tocsin_observer *observer, tocsin_map *memories,
+                            const tocsin_process *process, size_t bytes);
+void tocsin_process_memories_free(tocsin_map *memories);
+
 /* ---- selection_write.c: what relations need to be recorded ---------------------------------- */
 
 /* Calls of a role, or of a function (role NONE) by name. */
 void tocsin_need_call(struct tocsin_needs *needs, uint8_t role, tocsin_symbol name, bool arguments);
+/* Calls of a function, whether it is named in an invariant or not. */
 void tocsin_need_function(struct tocsin_needs *needs, const char *name, bool arguments);
 /* States of variables of a kind, read at the start or the end of calls of a role; digest: and their
  * content, not only whether they are there. */

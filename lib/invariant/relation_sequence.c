@@ -46,10 +46,9 @@ static bool is_inside(const tocsin_thread *thread)
     return false;
 }
 
-/* When the call was made before; 0: never, or it says nothing about this one. */
-static uint64_t previous_call(const tocsin_observer *observer, const tocsin_process *process,
-                              const tocsin_thread *thread, const tocsin_frame *frame,
-                              uint32_t callable)
+uint64_t tocsin_sequence_previous(const tocsin_observer *observer, const tocsin_process *process,
+                                  const tocsin_thread *thread, const tocsin_frame *frame,
+                                  uint32_t callable)
 {
     if (callable >= thread->moments.count)
         return 0;
@@ -100,7 +99,7 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
         if (callable->populations[TOCSIN_POPULATION_REPEATED_CALL] == 0 || !callable->ordered ||
             frame->ordinals[i] > TOCSIN_SEQUENCE_MAX)
             continue;
-        uint64_t previous = previous_call(observer, process, thread, frame, index);
+        uint64_t previous = tocsin_sequence_previous(observer, process, thread, frame, index);
         if (previous != 0)
             judge(observer, process, thread, frame, i, previous);
     }

@@ -1,8 +1,8 @@
 """Random generators: a STATE "value" with the digest of each one's state (docs/recording.md).
 
-Read after each optimizer step, and in a loader's worker after each batch that it made. Reading a
-generator draws nothing from it. Where a mode sees every operation (fake tensors), torch's is left
-alone.
+Read after each optimizer step, in a loader's worker after each batch that it made, and before and
+after a checkpointed region that is told not to restore them. Reading a generator draws nothing from
+it. Where a mode sees every operation (fake tensors), torch's is left alone.
 """
 
 import ctypes
@@ -21,6 +21,31 @@ def install(torch):
     for cls in (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher):
         index = _core.hook(cls.fetch, "torch.utils.data.DataLoader._fetch", "", _core.METHOD)
         _core.watch_hook(index, fetched)
+
+
+def watch_checkpointing(torch):
+    checkpoint = torch.utils.checkpoint.checkpoint
+    index = _core.hook(checkpoint, "torch.utils.checkpoint.checkpoint", "", _core.ARGUMENTS)
+    _core.watch_call(index, checkpointed)
+
+
+def checkpointed(_, args, kwargs, *result):
+    """Torch's generators, before and after a region. A context_fn may restore them by itself."""
+    if kwargs.get("preserve_rng_state") is not False or "context_fn" in kwargs:
+        return
+    torch = sys.modules["torch"]
+    for name, state in (("torch", _torch_state(torch)), ("cuda", _cuda_state(torch))):
+        if state is not None:
+            _core.record_state(name, RNG, "generator", "value", 2, state, False, None)
+
+
+def _cuda_state(torch):
+    """Seed and offset, which lie on the host."""
+    if not torch.cuda.is_initialized() or torch.cuda.is_current_stream_capturing():
+        return None
+    if torch._C._len_torch_dispatch_stack() or torch._C._len_torch_function_stack():
+        return None
+    return torch.cuda.default_generators[torch.cuda.current_device()].get_state()
 
 
 def _torch_state(torch):

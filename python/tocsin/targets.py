@@ -86,6 +86,7 @@ def _operators(torch) -> Iterator[Target]:
             if not name.startswith("_") and isinstance(value, types.BuiltinFunctionType):
                 yield Target(value, f"torch.{part}.{name}", "")
     yield Target(torch.manual_seed, "torch.manual_seed", "")
+    yield Target(torch.set_rng_state, "torch.set_rng_state", "")
 
 
 def _modules(torch) -> Iterator[Target]:
@@ -99,6 +100,9 @@ def _modules(torch) -> Iterator[Target]:
     for name in ("load_state_dict", "state_dict"):
         flags = _METHOD | _core.OUTERMOST
         yield Target(getattr(module, name), f"torch.nn.Module.{name}", "checkpoint", flags)
+    spectral = sys.modules["torch.nn.utils.spectral_norm"].SpectralNorm
+    name = "torch.nn.utils.spectral_norm.SpectralNorm.compute_weight"
+    yield Target(spectral.compute_weight, name, "", _METHOD)
 
 
 def _initialization(torch) -> Iterator[Target]:

@@ -21,6 +21,7 @@ def install(torch):
         ledger.install(torch, samples)
     if _core.sampling("data.next", EXIT, "value", RNG):
         random_state.install(torch)
+    random_state.watch_checkpointing(torch)
     if saved or loaded or state:
         checkpoints.install(saved, loaded)
     wanted = bool(_core.sampling("optimizer.step", EXIT, "value", ATTRIBUTE))

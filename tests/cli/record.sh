@@ -39,6 +39,12 @@ END
 expect 0 tocsin record --quiet --force -o run -- echo again <<'END'
 again
 END
+expect 0 tocsin record -q --force --sample 5 -o run -- sh -c 'echo "$TOCSIN_SAMPLE"' <<'END'
+5
+END
+TOCSIN_SAMPLE=7 expect 0 tocsin record -q --force -o run -- sh -c 'echo "$TOCSIN_SAMPLE"' <<'END'
+7
+END
 mkdir precious
 echo data >precious/file
 expect 2 tocsin record --force -o precious -- echo no <<'END'

@@ -44,6 +44,8 @@ check "each invariant has a sentence" \
     test "$(tocsin show inv.jsonl | grep -c '^inv-[0-9a-f]*  .*\.$')" -ge 10
 id=$(tocsin show inv.jsonl | sed -n '1s/  .*//p')
 check "one by its id" test "$(tocsin show inv.jsonl "$id" | wc -l)" = 2
+check "how it was confirmed" grep -q 'times in 2 runs; .* confirmed by 2 of them$' \
+    <(tocsin show --long inv.jsonl)
 check "the same invariants whatever the order of the runs" cmp \
     <(tocsin infer -q again healthy -o -) inv.jsonl
 expect 0 tocsin infer -q healthy --keep kept </dev/null

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import library_programs
+import order_programs
 import pytest
 
-PROGRAMS = Path(library_programs.__file__)
-HEALTHY = library_programs.HEALTHY
+PROGRAMS = (library_programs, order_programs)
+HEALTHY = [name for programs in PROGRAMS for name in programs.HEALTHY]
 BUGGY = {  # the first finding: step, entity, and what is seen
     "stale_optimizer": (1, "0.weight", "held by no optimizer"),
     "layer_without_optimizer": (1, "5.weight", "held by no optimizer"),
@@ -36,16 +37,21 @@ BUGGY = {  # the first finding: step, entity, and what is seen
     "workers": (3, "loader0", "their workers draw alike"),
     "order_repeats": (9, "loader", "the same order of samples as in the epoch before"),
     "autocast_lost": (1, "torch.nn.functional.linear", "return.dtype is not 'bfloat16'"),
+    "clipped_while_scaled": (2, "", "gradients were clipped while they were still scaled"),
+    "scheduler_several_times": (2, "", "a scheduler was stepped several times between two updates"),
+    "recomputed_otherwise": (1, "torch.utils.checkpoint.checkpoint", "preserve_rng_state is False"),
+    "evaluated_untrained": (1, "0", "was evaluated before its first pass in training mode"),
     "dropout_in_evaluation": (2, "torch.nn.functional.dropout", "arg.training is True, not False"),
 }
 
 
 def watch(name):
     """The report of `tocsin run` on a program, checked against the library alone."""
+    program = next(module.__file__ for module in PROGRAMS if hasattr(module, name))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [os.environ["TOCSIN"], "run", "-q", "--format", "json", "-r", report]
-        command += ["-o", Path(folder) / "run", "--", sys.executable, PROGRAMS, name]
+        command += ["-o", Path(folder) / "run", "--", sys.executable, program, name]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert done.returncode == 0, done.stderr

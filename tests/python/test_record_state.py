@@ -205,6 +205,22 @@ class Context(unittest.TestCase):
         """).process
         (call,) = process.calls("torch.utils.checkpoint.checkpoint")
         self.assertEqual(values(call, "preserve_rng_state"), [False])
+        before, after = process.states(variable="torch", variable_kind="rng", attribute="value")
+        self.assertEqual(before["polynomial"], after["polynomial"])
+
+    def test_generators_around_a_part_that_draws(self):
+        process = recorded("""
+            from torch.utils.checkpoint import checkpoint, noop_context_fn
+            layer, x = torch.nn.Dropout(0.5), torch.ones(1, 2, requires_grad=True)
+            for options in (
+                {"preserve_rng_state": False},
+                {"preserve_rng_state": True},
+                {"preserve_rng_state": False, "context_fn": noop_context_fn},
+            ):
+                checkpoint(layer, x, use_reentrant=False, **options)
+        """).process
+        before, after = process.states(variable="torch", variable_kind="rng", attribute="value")
+        self.assertNotEqual(before["polynomial"], after["polynomial"])
 
     def test_an_attribute_that_is_overwritten(self):
         process = recorded("""

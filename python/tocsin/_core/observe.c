@@ -78,6 +78,7 @@ void observe_flush_cost(void)
 typedef struct call_plan {
     bool recorded;
     bool silent; /* watched instead (watch.c) */
+    bool aloud;  /* recorded and watched, without a role */
     bool arguments;
     uint32_t count;
     tocsin_id ids[];
@@ -118,6 +119,7 @@ static void choose_what(call_plan *plan, const tocsin_hook *hook)
         tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_EXIT);
     plan->silent = watch_is_silent(hook);
     plan->recorded = plan->recorded && !plan->silent;
+    plan->aloud = role == TOCSIN_ROLE_NONE && watch_is_aloud(hook);
     plan->arguments = plan->arguments && (hook->flags & TOCSIN_HOOK_ARGUMENTS) != 0;
 }
 
@@ -178,6 +180,8 @@ static void summarize_arguments(value_list *list, tocsin_hook *hook, tocsin_trac
 {
     for (Py_ssize_t i = 0; i < nargs; i++)
         value_summarize(list, writer, args[i], position_name(hook, writer, i));
+    if ((hook->flags & TOCSIN_HOOK_METHOD) != 0 && nargs > 0)
+        value_tag_object(list, args[0]);
     Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
     for (Py_ssize_t i = 0; i < keywords; i++)
         value_summarize(list, writer, args[nargs + i],
@@ -367,6 +371,8 @@ static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize
         thread->backwards++;
     if (recorded && hook->role != TOCSIN_ROLE_NONE)
         sample_at_enter(hook, thread, args, nargs, kwnames);
+    if (recorded && plan_of(hook)->aloud)
+        watch_entered(hook, args, nargs, kwnames);
     cost_ticks += ticks() - begin;
     return token;
 }
@@ -455,7 +461,7 @@ static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *ar
             variables_sample((tocsin_role)hook->role, TOCSIN_MOMENT_EXIT,
                              hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0 ? args[0]
                                                                                    : NULL);
-        if (hook->role != TOCSIN_ROLE_NONE)
+        if (hook->role != TOCSIN_ROLE_NONE || plan_of(hook)->aloud)
             watch_returned(hook, args, nargs, kwnames, result);
         emit_exit(hook, writer, call, args, nargs, kwnames, result);
     } else if (call != 0) {

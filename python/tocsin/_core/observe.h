@@ -72,6 +72,8 @@ static inline void value_list_begin(value_list *list, tocsin_role role)
 /* Append `object` under a name (string id). */
 void value_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *object,
                      tocsin_id name);
+/* Tell `object`, the first value, from others of its type, if that is all that was said of it. */
+void value_tag_object(value_list *list, const PyObject *object);
 void value_append_text(value_list *list, tocsin_trace_writer *writer, tocsin_id name,
                        const char *text);
 void value_append_int(value_list *list, tocsin_id name, int64_t integer);
@@ -167,17 +169,21 @@ void label_counts_append(value_list *list, tocsin_trace_writer *writer, const to
 
 /* ---- watch.c ------------------------------------------------------------------------------- */
 
-/* Tell the watcher of this hook, if there is one, that a call returned. */
+/* Tell the watcher of this hook, if there is one, that a call begins, or returned. */
+void watch_entered(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                   PyObject *kwnames);
 void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
                     PyObject *kwnames, PyObject *result);
 /* Tell a watcher, if there is one, that this optimizer is about to step; after its ENTER. */
 void watch_step(PyObject *optimizer);
-/* Is the hook watched and not recorded? */
+/* Is the hook watched and not recorded? Both? */
 bool watch_is_silent(const tocsin_hook *hook);
+bool watch_is_aloud(const tocsin_hook *hook);
 void watch_clear(void);
 /* Python functions, described where they are defined. */
 PyObject *watch_role(PyObject *module, PyObject *arguments);
 PyObject *watch_hook(PyObject *module, PyObject *arguments);
+PyObject *watch_call(PyObject *module, PyObject *arguments);
 PyObject *watch_before_step(PyObject *module, PyObject *watcher);
 PyObject *watch_sampling(PyObject *module, PyObject *arguments);
 PyObject *watch_record_state(PyObject *module, PyObject *arguments);

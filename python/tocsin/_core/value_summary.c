@@ -352,6 +352,12 @@ static uint32_t memory_tag(const void *data)
     return data == NULL ? 0 : tag == 0 ? 1 : tag;
 }
 
+void value_tag_object(value_list *list, const PyObject *object)
+{
+    if (list->count > 0 && list->items[0].kind == TOCSIN_VALUE_OBJECT)
+        list->items[0].count = memory_tag(object);
+}
+
 /* The element of the tensor at `index` follows it. */
 static void append_item(value_list *list, uint32_t index, const tensor_meta *meta)
 {

@@ -4,8 +4,9 @@
  * ledger.py, training_state.py. A watcher is called when the call returns, before its EXIT is
  * written, with the thread's re-entry flag held; what it writes belongs to that call.
  *
- * Data structure: one callable per role, and a short list of hooks that are watched but not
- * recorded. Cost of a watched call: about 1 us and what the watcher does.
+ * Data structure: one callable per role, and a short list of hooks without a role: some are watched
+ * instead of being recorded, others are also told of when they begin. Cost of a watched call: about
+ * 1 us and what the watcher does.
  */
 #include "observe.h"
 
@@ -13,14 +14,15 @@
 
 enum { ROLES_MAX = 32, WATCHES_MAX = 16, PAIR_LIST_MAX = TOCSIN_EVENT_VALUES_MAX };
 
-typedef struct silent_watch {
+typedef struct hook_watch {
     uint32_t hook;
+    bool silent; /* the calls are not recorded */
     PyObject *watcher;
-} silent_watch;
+} hook_watch;
 
 static PyObject *role_watchers[ROLES_MAX];
-static silent_watch silent[WATCHES_MAX];
-static int silent_count;
+static hook_watch watches[WATCHES_MAX];
+static int watch_count;
 static PyObject *before_step; /* seldom set */
 
 void watch_clear(void)
@@ -28,31 +30,42 @@ void watch_clear(void)
     Py_CLEAR(before_step);
     for (int role = 0; role < ROLES_MAX; role++)
         Py_CLEAR(role_watchers[role]);
-    for (int i = 0; i < silent_count; i++)
-        Py_CLEAR(silent[i].watcher);
-    silent_count = 0;
+    for (int i = 0; i < watch_count; i++)
+        Py_CLEAR(watches[i].watcher);
+    watch_count = 0;
+}
+
+static const hook_watch *watch_of(const tocsin_hook *hook)
+{
+    for (int i = 0; i < watch_count; i++)
+        if (watches[i].hook == hook->index)
+            return &watches[i];
+    return NULL;
 }
 
 bool watch_is_silent(const tocsin_hook *hook)
 {
-    for (int i = 0; i < silent_count; i++)
-        if (silent[i].hook == hook->index)
-            return true;
-    return false;
+    const hook_watch *watch = watch_of(hook);
+    return watch != NULL && watch->silent;
+}
+
+bool watch_is_aloud(const tocsin_hook *hook)
+{
+    const hook_watch *watch = watch_of(hook);
+    return watch != NULL && !watch->silent;
 }
 
 static PyObject *watcher_of(const tocsin_hook *hook)
 {
     if (hook->role != TOCSIN_ROLE_NONE)
         return hook->role < ROLES_MAX ? role_watchers[hook->role] : NULL;
-    for (int i = 0; i < silent_count; i++)
-        if (silent[i].hook == hook->index)
-            return silent[i].watcher;
-    return NULL;
+    const hook_watch *watch = watch_of(hook);
+    return watch == NULL ? NULL : watch->watcher;
 }
 
-void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
-                    PyObject *kwnames, PyObject *result)
+/* result: NULL when the call begins. */
+static void tell(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                 PyObject *kwnames, PyObject *result)
 {
     PyObject *watcher = Py_XNewRef(watcher_of(hook));
     if (watcher == NULL)
@@ -64,13 +77,28 @@ void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t n
     bool ok = positional != NULL && named != NULL;
     for (Py_ssize_t i = 0; ok && i < keywords; i++)
         ok = PyDict_SetItem(named, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) == 0;
-    PyObject *answer =
-        ok ? PyObject_CallFunction(watcher, "sOOO", hook->name, positional, named, result) : NULL;
+    PyObject *answer = NULL;
+    if (ok && result == NULL)
+        answer = PyObject_CallFunction(watcher, "sOO", hook->name, positional, named);
+    else if (ok)
+        answer = PyObject_CallFunction(watcher, "sOOO", hook->name, positional, named, result);
     Py_XDECREF(answer);
     Py_XDECREF(named);
     Py_XDECREF(positional);
     Py_DECREF(watcher);
     observe_clear_error();
+}
+
+void watch_entered(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                   PyObject *kwnames)
+{
+    tell(hook, args, nargs, kwnames, NULL);
+}
+
+void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
+                    PyObject *kwnames, PyObject *result)
+{
+    tell(hook, args, nargs, kwnames, result);
 }
 
 void watch_step(PyObject *optimizer)
@@ -107,18 +135,31 @@ PyObject *watch_role(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* watch_hook(index, callable): told of calls of a hook without a role, which are not recorded. */
-PyObject *watch_hook(PyObject *module, PyObject *arguments)
+static PyObject *add_watch(PyObject *arguments, bool silent)
 {
     unsigned int index;
     PyObject *watcher;
-    (void)module;
-    if (!PyArg_ParseTuple(arguments, "IO:watch_hook", &index, &watcher))
+    if (!PyArg_ParseTuple(arguments, "IO", &index, &watcher))
         return NULL;
-    if (silent_count == WATCHES_MAX)
+    if (watch_count == WATCHES_MAX)
         return PyErr_Format(PyExc_ValueError, "too many watched hooks");
-    silent[silent_count++] = (silent_watch){index, Py_NewRef(watcher)};
+    watches[watch_count++] = (hook_watch){index, silent, Py_NewRef(watcher)};
     Py_RETURN_NONE;
+}
+
+/* watch_hook(index, callable): told of calls of a hook without a role, which are not recorded. */
+PyObject *watch_hook(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    return add_watch(arguments, true);
+}
+
+/* watch_call(index, callable): told of calls of a hook without a role that are recorded, when they
+ * begin (name, args, kwargs) and when they have returned (name, args, kwargs, result). */
+PyObject *watch_call(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    return add_watch(arguments, false);
 }
 
 /* sampling(role, moment, attribute, kind) -> 0 none, 1 presence, 2 digest */
