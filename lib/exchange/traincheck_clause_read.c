@@ -173,9 +173,34 @@ static void add_clause(tocsin_translation *made, conjunctions *all, uint32_t kin
     all->count = count * (uint32_t)choices;
 }
 
+#define AUTOCAST "meta_vars.context_managers.torch.amp.autocast_mode.autocast"
+
+/* Clauses about autocast are one here: "meta.autocast is 'torch.float16'". That it is on, and for
+ * which device, goes without saying; without a dtype it cannot be said. */
+static truth take_autocast(tocsin_translation *made, conjunctions *all, uint32_t kind,
+                           const char *property, const tocsin_json_value *clause,
+                           const tocsin_json_value *conjunction)
+{
+    const char *rest = property + strlen(AUTOCAST);
+    const tocsin_json_value *values = tocsin_json_get_member(clause, "values");
+    bool enabled = true, has_dtype = false;
+    for (size_t i = 0; i < tocsin_json_get_count(conjunction); ++i)
+        has_dtype |= tocsin_json_member_is(tocsin_json_get_item(conjunction, i), "prop_name",
+                                           AUTOCAST ".dtype");
+    (void)tocsin_json_get_bool(tocsin_json_get_item(values, 0), &enabled);
+    if (!has_dtype || (rest[0] != 0 && kind != TOCSIN_CLAUSE_CONSTANT)) {
+        tocsin_translation_refuse(made, "a clause about autocast of any dtype");
+        return TRUTH_FALSE;
+    }
+    if (strcmp(rest, ".dtype") != 0)
+        return strcmp(rest, ".enabled") == 0 && !enabled ? TRUTH_FALSE : TRUTH_TRUE;
+    add_clause(made, all, kind, "meta.autocast", values);
+    return TRUTH_OPEN;
+}
+
 /* Known truth of a clause, or it is added. */
 static truth take_clause(tocsin_translation *made, conjunctions *all,
-                         const tocsin_json_value *clause)
+                         const tocsin_json_value *clause, const tocsin_json_value *conjunction)
 {
     char name[NAME_BYTES];
     uint32_t kind = clause_kind(clause);
@@ -184,6 +209,8 @@ static truth take_clause(tocsin_translation *made, conjunctions *all,
         tocsin_translation_refuse(made, "a clause of unknown form");
         return TRUTH_FALSE;
     }
+    if (strncmp(property, AUTOCAST, strlen(AUTOCAST)) == 0)
+        return take_autocast(made, all, kind, property, clause, conjunction);
     const tocsin_json_value *path = tocsin_json_get_member(clause, "additional_path");
     if (tocsin_json_get_kind(path) == TOCSIN_JSON_ARRAY && tocsin_json_get_count(path) > 0) {
         tocsin_translation_refuse(made, "a clause about a part of a value");
@@ -243,7 +270,7 @@ static void take_conjunction(tocsin_translation *made, const tocsin_json_value *
         return;
     }
     for (size_t i = 0; i < tocsin_json_get_count(clauses) && made->why == NULL; ++i)
-        if (take_clause(made, all, tocsin_json_get_item(clauses, i)) == TRUTH_FALSE)
+        if (take_clause(made, all, tocsin_json_get_item(clauses, i), clauses) == TRUTH_FALSE)
             return; /* the conjunction is never true */
     if (made->why == NULL)
         keep_conjunctions(made, all);

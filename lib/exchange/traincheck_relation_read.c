@@ -7,7 +7,7 @@
 #include <exchange/traincheck_translation.h>
 #include <stdio.h>
 
-#define FIELD_BYTES 80
+#define FIELD_BYTES 120
 
 /* ---- relations ----------------------------------------------------------------------------- */
 

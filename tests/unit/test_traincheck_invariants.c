@@ -305,6 +305,19 @@ static void test_what_is_returned_has_its_counterparts(void **state)
     expect_sentence(OUTPUT("shape", "[16,10]", PART(CONSTANT("meta_vars.stage", "\"training\""))),
                     "Every call of a.relu returns output.shape = '(16, 10)', when meta.stage is "
                     "'training'.");
+#define AUTOCAST "meta_vars.context_managers.torch.amp.autocast_mode.autocast"
+#define IN_AUTOCAST                                                                                \
+    CLAUSE("exist", AUTOCAST, "")                                                                  \
+    "," CONSTANT(AUTOCAST ".device_type", "\"cuda\"") "," CONSTANT(AUTOCAST ".enabled", "true")
+    expect_sentence(OUTPUT("dtype", "\"torch.float16\"",
+                           PART(IN_AUTOCAST "," CONSTANT(AUTOCAST ".dtype", "\"torch.float16\""))),
+                    "Every call of a.relu returns output.dtype = 'float16', when meta.autocast is "
+                    "'torch.float16'.");
+    expect_skipped(OUTPUT("dtype", "\"torch.float16\"", PART(IN_AUTOCAST)), "of any dtype");
+    expect_skipped(OUTPUT("dtype", "\"torch.float16\"",
+                          PART(CONSTANT(AUTOCAST ".enabled", "false") "," CONSTANT(
+                              AUTOCAST ".dtype", "\"torch.float16\""))),
+                   "no run but the one");
     /* what not every recording says is judged only where it does */
     expect_sentence(OUTPUT("is_cuda", "false", ALWAYS),
                     "Every call of a.relu returns output.is_cuda = False, when output.is_cuda is "
