@@ -1,6 +1,7 @@
 /* cmd_infer.c - `tocsin infer`: healthy recordings -> invariants.
  *
- * Under mpirun the ranks share the counting of the runs; rank 0 does the rest, and it alone prints.
+ * Under mpirun the ranks share the counting of the runs, and of each run when there are more ranks
+ * than runs; rank 0 does the rest, and it alone prints.
  */
 #include "relations.h"
 
@@ -97,6 +98,7 @@ static int validate(const infer_command *command)
 typedef struct counting {
     const infer_command *command;
     const tocsin_infer_options *options;
+    uint32_t shards; /* of each run */
 } counting;
 
 static tocsin_status count_run(void *context, size_t index, tocsin_scale_output *output,
@@ -105,8 +107,12 @@ static tocsin_status count_run(void *context, size_t index, tocsin_scale_output 
     const counting *work = context;
     char *bytes;
     size_t count;
-    tocsin_status status = tocsin_reference_count(work->command->runs.items[index], work->options,
-                                                  &bytes, &count, error);
+    const char *run = work->command->runs.items[index / work->shards];
+    uint32_t shard = (uint32_t)index % work->shards;
+    tocsin_status status = work->shards == 1
+                               ? tocsin_reference_count(run, work->options, &bytes, &count, error)
+                               : tocsin_reference_count_shard(run, shard, work->shards,
+                                                              work->options, &bytes, &count, error);
     if (status == TOCSIN_OK) {
         tocsin_scale_write(output, bytes, count);
     }
@@ -114,19 +120,35 @@ static tocsin_status count_run(void *context, size_t index, tocsin_scale_output 
     return status;
 }
 
+/* The results from `first` on are the shards of one run. */
+static tocsin_status add_counted(tocsin_references *references, const tocsin_scale_results *results,
+                                 size_t first, uint32_t shards, tocsin_error *error)
+{
+    const char *bytes[TOCSIN_SHARDS_MAX];
+    size_t counts[TOCSIN_SHARDS_MAX];
+    for (uint32_t i = 0; i < shards; i++) {
+        bytes[i] = tocsin_scale_result(results, first + i, &counts[i]);
+    }
+    return shards == 1 ? tocsin_references_add(references, bytes[0], counts[0], error)
+                       : tocsin_references_add_shards(references, bytes, counts, shards, error);
+}
+
 /* On all ranks, into the references of rank 0. */
 static tocsin_status count_shared(tocsin_scale *scale, const infer_command *command,
                                   const tocsin_infer_options *options,
                                   tocsin_references *references, tocsin_error *error)
 {
-    counting work = {.command = command, .options = options};
+    size_t per_run = (size_t)tocsin_scale_size(scale) / command->runs.count;
+    counting work = {.command = command,
+                     .options = options,
+                     .shards = per_run < 1                   ? 1
+                               : per_run > TOCSIN_SHARDS_MAX ? TOCSIN_SHARDS_MAX
+                                                             : (uint32_t)per_run};
     tocsin_scale_results *results = NULL;
-    tocsin_status status =
-        tocsin_scale_run(scale, command->runs.count, count_run, &work, &results, error);
+    tocsin_status status = tocsin_scale_run(scale, command->runs.count * work.shards, count_run,
+                                            &work, &results, error);
     for (size_t i = 0; results && i < command->runs.count && status == TOCSIN_OK; i++) {
-        size_t bytes;
-        const char *reference = tocsin_scale_result(results, i, &bytes);
-        status = tocsin_references_add(references, reference, bytes, error);
+        status = add_counted(references, results, i * work.shards, work.shards, error);
     }
     tocsin_scale_results_free(results);
     return status;

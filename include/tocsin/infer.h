@@ -73,6 +73,13 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
 tocsin_reference_count(const char *run_directory, const tocsin_infer_options *options, char **bytes,
                        size_t *count, tocsin_error *error);
 TOCSIN_API void tocsin_reference_bytes_free(char *bytes);
+/* Count a part of what one run shows, `shard` of `shards` that cost about the same; 0 of 0: all of
+ * it. Each shard reads the whole run: several machines that do so count faster than one, and none
+ * keeps all that is counted. Further error: E_ARGUMENT. */
+#define TOCSIN_SHARDS_MAX 4u
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_reference_count_shard(
+    const char *run_directory, uint32_t shard, uint32_t shards, const tocsin_infer_options *options,
+    char **bytes, size_t *count, tocsin_error *error);
 
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_references_new(tocsin_references **references,
                                                                  tocsin_error *error);
@@ -83,6 +90,11 @@ TOCSIN_API void tocsin_references_free(tocsin_references *references); /* accept
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_references_add(tocsin_references *references,
                                                                  const char *bytes, size_t count,
                                                                  tocsin_error *error);
+/* Add all shards of one run, in their order: the same as adding what _count makes of it. Further
+ * errors: E_ARGUMENT (not all shards of one run). */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_references_add_shards(tocsin_references *references, const char *const *bytes,
+                             const size_t *counts, uint32_t shards, tocsin_error *error);
 /* Count these runs, several at a time, and add them. The errors of both. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_references_add_runs(
     tocsin_references *references, const char *const *run_directories, size_t run_count,

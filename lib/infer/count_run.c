@@ -18,6 +18,7 @@ struct reading {
     bool *more;
     const tocsin_counting *counting;
     const char *directory;
+    uint32_t shard, shards;
     uint64_t events;
 };
 
@@ -90,8 +91,11 @@ static tocsin_status identify(const struct reading *reading, tocsin_hash128 *ide
 static tocsin_status count_events(struct reading *reading, tocsin_examples *examples,
                                   tocsin_string *out, tocsin_error *error)
 {
-    tocsin_reference_head head = {
-        .run = reading->directory, .processes = reading->processes, .wide = examples->wide};
+    tocsin_reference_head head = {.run = reading->directory,
+                                  .processes = reading->processes,
+                                  .wide = examples->wide,
+                                  .shard = reading->shard,
+                                  .shards = reading->shards};
     for (size_t i = 0; i < reading->processes; ++i)
         reading->more[i] = true;
     TOCSIN_TRY(identify(reading, &head.identity, error));
@@ -111,7 +115,9 @@ static tocsin_status read_run(struct reading *reading, tocsin_examples *examples
                                                         ? reading->counting->options->relations
                                                         : NULL,
                                        .contrast = true,
-                                       .wide = examples->wide};
+                                       .wide = examples->wide,
+                                       .shard = reading->shard,
+                                       .shards = reading->shards};
     TOCSIN_TRY(tocsin_run_open(reading->directory, false, &reading->run, error));
     reading->processes = tocsin_run_process_count(reading->run);
     reading->more = tocsin_alloc(reading->processes * sizeof *reading->more);
@@ -126,12 +132,14 @@ static tocsin_status read_run(struct reading *reading, tocsin_examples *examples
     return status;
 }
 
-tocsin_status tocsin_count_run(const char *directory, const tocsin_counting *counting,
-                               tocsin_string *out, tocsin_error *error)
+tocsin_status tocsin_count_run(const char *directory, uint32_t shard, uint32_t shards,
+                               const tocsin_counting *counting, tocsin_string *out,
+                               tocsin_error *error)
 {
     assert(directory != NULL && out != NULL);
     tocsin_examples examples = {.wide = counting->options != NULL && counting->options->wide};
-    struct reading reading = {.counting = counting, .directory = directory};
+    struct reading reading = {
+        .counting = counting, .directory = directory, .shard = shard, .shards = shards};
     TOCSIN_TRY(tocsin_vocabulary_new(&examples.vocabulary, error));
     tocsin_status status = read_run(&reading, &examples, out, error);
     tocsin_examples_free(&examples);

@@ -6,7 +6,7 @@
 #include <infer/reference.h>
 #include <tocsin/version.h>
 
-enum { HASH_BYTES = 16, FLAG_WIDE = 1 };
+enum { HASH_BYTES = 16, FLAG_WIDE = 1, FLAG_SHARD = 2, FLAGS = FLAG_WIDE | FLAG_SHARD };
 
 static void put_hash(tocsin_string *out, tocsin_hash128 hash)
 {
@@ -41,7 +41,11 @@ static tocsin_status write_rest(const tocsin_reference_head *head, const tocsin_
     put_text(rest, TOCSIN_VERSION);
     put(rest, tocsin_keys_fingerprint());
     put_hash(rest, head->identity);
-    put(rest, head->wide ? FLAG_WIDE : 0);
+    put(rest, (head->wide ? FLAG_WIDE : 0) | (head->shards > 0 ? FLAG_SHARD : 0));
+    if (head->shards > 0) {
+        put(rest, head->shard);
+        put(rest, head->shards);
+    }
     put_text(rest, head->run);
     put(rest, head->processes);
     put(rest, head->events);
@@ -92,17 +96,23 @@ static bool get_text(struct bytes *bytes, const char **text, size_t *count)
 /* After the version. */
 static bool get_head(struct bytes *bytes, tocsin_reference_head *head)
 {
-    uint64_t flags;
+    uint64_t flags, shard = 0, shards = 0;
     if (bytes->end - bytes->at < HASH_BYTES)
         return false;
     head->identity = get_hash(bytes->at);
     bytes->at += HASH_BYTES;
-    if (!get(bytes, &flags) || (flags & ~(uint64_t)FLAG_WIDE) != 0 ||
-        !get_text(bytes, &head->run, &head->run_bytes) ||
+    if (!get(bytes, &flags) || (flags & ~(uint64_t)FLAGS) != 0)
+        return false;
+    if ((flags & FLAG_SHARD) != 0 && (!get(bytes, &shard) || !get(bytes, &shards) ||
+                                      shards > TOCSIN_SHARDS_MAX || shard >= shards))
+        return false;
+    if (!get_text(bytes, &head->run, &head->run_bytes) ||
         memchr(head->run, 0, head->run_bytes) != NULL || !get(bytes, &head->processes) ||
         !get(bytes, &head->events) || !get(bytes, &head->instances))
         return false;
     head->wide = (flags & FLAG_WIDE) != 0;
+    head->shard = (uint32_t)shard;
+    head->shards = (uint32_t)shards;
     head->body = bytes->at;
     head->body_bytes = (size_t)(bytes->end - bytes->at);
     return true;

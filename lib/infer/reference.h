@@ -11,6 +11,7 @@ typedef struct tocsin_reference_head {
     size_t run_bytes;
     tocsin_hash128 identity;
     bool wide;
+    uint32_t shard, shards; /* counted are only the relations of that one; 0 of 0: all */
     uint64_t processes, events, instances;
     const char *body; /* read: of the examples */
     size_t body_bytes;
@@ -36,9 +37,9 @@ typedef struct tocsin_counting {
 
 /* `more` further events of this run were read. */
 void tocsin_counting_tell(const tocsin_counting *counting, const char *directory, uint64_t more);
-/* Append the reference of a run to `out`. */
-TOCSIN_MUST_CHECK tocsin_status tocsin_count_run(const char *directory,
-                                                 const tocsin_counting *counting,
+/* Append the reference of a run to `out`, or of one shard of `shards` (0: of all of it). */
+TOCSIN_MUST_CHECK tocsin_status tocsin_count_run(const char *directory, uint32_t shard,
+                                                 uint32_t shards, const tocsin_counting *counting,
                                                  tocsin_string *out, tocsin_error *error);
 
 #endif

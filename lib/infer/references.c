@@ -107,6 +107,9 @@ static tocsin_status add(tocsin_references *references, const char *bytes, size_
     if (item.bytes == NULL)
         return tocsin_error_memory(error);
     tocsin_status status = tocsin_reference_read(item.bytes, count, where, &item.head, error);
+    if (status == TOCSIN_OK && item.head.shards > 0)
+        status = tocsin_error_at(error, TOCSIN_E_FORMAT, where, -1,
+                                 "a shard of a run's examples, without the others");
     if (status == TOCSIN_OK) {
         item.run = tocsin_copy_text(item.head.run, item.head.run_bytes);
         status = item.run != NULL ? insert(references, &item, error) : tocsin_error_memory(error);
@@ -140,8 +143,9 @@ void tocsin_counting_tell(const tocsin_counting *counting, const char *directory
         options->progress(options->context, directory, done, 0);
 }
 
-tocsin_status tocsin_reference_count(const char *run_directory, const tocsin_infer_options *options,
-                                     char **bytes, size_t *count, tocsin_error *error)
+tocsin_status tocsin_reference_count_shard(const char *run_directory, uint32_t shard,
+                                           uint32_t shards, const tocsin_infer_options *options,
+                                           char **bytes, size_t *count, tocsin_error *error)
 {
     _Atomic uint64_t events = 0;
     tocsin_counting counting = {.options = options, .teller = pthread_self(), .events = &events};
@@ -149,7 +153,10 @@ tocsin_status tocsin_reference_count(const char *run_directory, const tocsin_inf
     *bytes = NULL;
     *count = 0;
     TOCSIN_TRY(check_options(options, error));
-    tocsin_status status = tocsin_count_run(run_directory, &counting, &out, error);
+    if (shards > TOCSIN_SHARDS_MAX || shard >= shards + (shards == 0))
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "shard %u of %u: at most %u", shard,
+                                shards, TOCSIN_SHARDS_MAX);
+    tocsin_status status = tocsin_count_run(run_directory, shard, shards, &counting, &out, error);
     if (status != TOCSIN_OK) {
         tocsin_string_free(&out);
         return status;
@@ -157,6 +164,12 @@ tocsin_status tocsin_reference_count(const char *run_directory, const tocsin_inf
     *bytes = out.text;
     *count = out.bytes;
     return TOCSIN_OK;
+}
+
+tocsin_status tocsin_reference_count(const char *run_directory, const tocsin_infer_options *options,
+                                     char **bytes, size_t *count, tocsin_error *error)
+{
+    return tocsin_reference_count_shard(run_directory, 0, 0, options, bytes, count, error);
 }
 
 void tocsin_reference_bytes_free(char *bytes)
@@ -173,8 +186,8 @@ struct batch {
 static tocsin_status count_one(void *context, size_t index, tocsin_error *error)
 {
     struct batch *batch = context;
-    return tocsin_count_run(batch->directories[index], &batch->counting, &batch->references[index],
-                            error);
+    return tocsin_count_run(batch->directories[index], 0, 0, &batch->counting,
+                            &batch->references[index], error);
 }
 
 tocsin_status tocsin_references_add_runs(tocsin_references *references,

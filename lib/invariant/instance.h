@@ -323,9 +323,11 @@ typedef struct tocsin_observer_options {
     void *context;
     const tocsin_wanted *wanted;              /* NULL: everything. Copied. */
     const struct tocsin_relations *relations; /* the user's; NULL: none. Borrowed. */
-    bool contrast; /* inferring: also sample pairs of different variables (at most 64 a window),
-                      which show what makes replicas equal */
-    bool wide;     /* inferring: also facts that only wide learning may claim */
+    bool contrast;   /* inferring: also sample pairs of different variables (at most 64 a window),
+                        which show what makes replicas equal */
+    bool wide;       /* inferring: also facts that only wide learning may claim */
+    uint32_t shard;  /* only the relations of this shard of `shards`; all shards make what one */
+    uint32_t shards; /* observer would, each population in one of them. 0: all relations */
 } tocsin_observer_options;
 
 TOCSIN_MUST_CHECK tocsin_status tocsin_observer_new(const tocsin_observer_options *options,

@@ -310,7 +310,7 @@ static void resolve_function(tocsin_observer *observer, tocsin_process *process,
 
 static void count_call(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame)
 {
-    frame->interesting = false;
+    frame->interesting = !observer->filtered; /* a shard sees what all relations together see */
     for (uint32_t i = 0; i < frame->callable_count; ++i) {
         uint32_t callable = frame->callables[i];
         while (process->counts.count <= callable && observer->status == TOCSIN_OK)
@@ -571,11 +571,13 @@ static bool is_wanted(const tocsin_observer *observer, const tocsin_relation_par
     return found;
 }
 
-static void open_relations(tocsin_observer *observer, const tocsin_wanted *wanted)
+static void open_relations(tocsin_observer *observer, const tocsin_observer_options *options)
 {
     for (size_t i = 0; i < TOCSIN_PART_COUNT && observer->status == TOCSIN_OK; ++i) {
         const tocsin_relation_part *part = tocsin_relation_parts[i];
-        if (!is_wanted(observer, part, wanted))
+        if (!is_wanted(observer, part, options->wanted) ||
+            (options->shards > 1 &&
+             !tocsin_relation_part_is_in(i, options->shard, options->shards)))
             continue;
         observer->active[observer->active_count++] = part;
         if (part->open != NULL)
@@ -650,7 +652,7 @@ tocsin_status tocsin_observer_new(const tocsin_observer_options *options,
          !fill_fields(made, options->wanted)))
         tocsin_observer_fail(made, TOCSIN_E_MEMORY, "out of memory");
     name_fields(made);
-    open_relations(made, options->wanted);
+    open_relations(made, options);
     tocsin_status status = made->status;
     if (status != TOCSIN_OK)
         tocsin_observer_free(made);

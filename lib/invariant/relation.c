@@ -8,6 +8,33 @@ const tocsin_relation_part *const tocsin_relation_parts[TOCSIN_PART_COUNT] = {
 #undef X
 };
 
+static uint32_t cost_of(size_t index)
+{
+    uint8_t cost = tocsin_relation_parts[index]->cost;
+    return cost != 0 ? cost : 1;
+}
+
+/* The most expensive first, each to the shard that has least so far. What a call is given inside
+ * another is counted where arguments are. */
+bool tocsin_relation_part_is_in(size_t index, uint32_t shard, uint32_t shards)
+{
+    uint32_t loads[TOCSIN_PART_COUNT] = {0}, least = 0;
+    index = index == TOCSIN_PART_CONTAIN ? TOCSIN_PART_ARGUMENT : index;
+    uint32_t used = shards < TOCSIN_PART_COUNT ? shards : TOCSIN_PART_COUNT;
+    for (uint32_t cost = UINT8_MAX; cost > 0; --cost)
+        for (size_t i = 0; i < TOCSIN_PART_COUNT; ++i) {
+            if (cost_of(i) != cost || i == TOCSIN_PART_CONTAIN)
+                continue;
+            least = 0;
+            for (uint32_t s = 1; s < used; ++s)
+                least = loads[s] < loads[least] ? s : least;
+            loads[least] += cost;
+            if (i == index)
+                return least == shard;
+        }
+    return false;
+}
+
 const tocsin_relation_part *tocsin_relation_part_of(uint8_t kind)
 {
     for (size_t i = 0; i < TOCSIN_PART_COUNT; ++i)

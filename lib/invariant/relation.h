@@ -23,7 +23,7 @@ typedef struct tocsin_callable {
     bool ordered;       /* has a place in sequences */
     tocsin_population
         populations[TOCSIN_POPULATION_KIND_COUNT]; /* 0: not wanted, or not sensible */
-    bool interesting;                              /* any of them is not 0 */
+    bool interesting;                              /* the fields of its calls are */
     tocsin_fact calls;                             /* 0: not wanted */
     tocsin_fact follows;
     tocsin_fact leads;
@@ -122,7 +122,7 @@ typedef struct tocsin_frame { /* an open call */
     int64_t step; /* 1-based */
     tocsin_id site;
     uint8_t role;
-    bool interesting;      /* some relation makes instances of it */
+    bool interesting;      /* some relation needs its fields */
     uint32_t callables[2]; /* its function and, when it has a role, its role */
     uint32_t callable_count;
     uint32_t ordinals[2];  /* of this call in its step, per callable */
@@ -198,7 +198,8 @@ struct tocsin_needs; /* what a recorder must record: selection_write.c */
  * is told of what happens and emits instances. Every hook may be NULL; a relation none of whose
  * kinds is wanted is not asked at all. */
 typedef struct tocsin_relation_part {
-    const uint8_t *kinds; /* of the populations that it makes, ended by 0 */
+    const uint8_t *kinds; /* of the populations that it makes, ended by 0; no other makes them */
+    uint8_t cost;         /* of inferring, beside the others: shards are made equal by it; 0: 1 */
     /* Its memory, or NULL after tocsin_observer_fail: observer->own[TOCSIN_PART_<NAME>]. */
     void *(*open)(tocsin_observer *observer);
     void (*close)(void *own);
@@ -263,6 +264,8 @@ TOCSIN_RELATION_PARTS(X)
 #undef X
 extern const tocsin_relation_part *const tocsin_relation_parts[TOCSIN_PART_COUNT]; /* relation.c */
 
+/* Is part `index` one of shard `shard` of `shards`? Each is in one; they cost about the same. */
+bool tocsin_relation_part_is_in(size_t index, uint32_t shard, uint32_t shards);
 /* The relation that makes populations of this kind; NULL: none. */
 const tocsin_relation_part *tocsin_relation_part_of(uint8_t kind);
 

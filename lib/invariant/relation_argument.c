@@ -159,4 +159,4 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
 static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_ARGUMENTS, TOCSIN_POPULATION_FURTHER_CALL,
                                 0};
 const tocsin_relation_part tocsin_relation_argument = {
-    .kinds = kinds, .callable = callable, .enter = enter, .need = need};
+    .kinds = kinds, .cost = 7, .callable = callable, .enter = enter, .need = need};

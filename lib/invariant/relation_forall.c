@@ -249,4 +249,4 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
 }
 
 const tocsin_relation_part tocsin_relation_forall = {
-    .kinds = kinds, .callable = callable, .leave = leave, .need = need};
+    .kinds = kinds, .cost = 4, .callable = callable, .leave = leave, .need = need};

@@ -360,6 +360,7 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_CALL_OUTPUT, TOCSIN_POPULATION_USER_CALL, 0};
 const tocsin_relation_part tocsin_relation_output = {.kinds = kinds,
+                                                     .cost = 5,
                                                      .open = open_places,
                                                      .close = close_places,
                                                      .callable = callable,

@@ -121,4 +121,4 @@ static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thr
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_REPEATED_CALL, 0};
 const tocsin_relation_part tocsin_relation_sequence = {
-    .kinds = kinds, .callable = give_population, .enter = enter, .leave = leave};
+    .kinds = kinds, .cost = 2, .callable = give_population, .enter = enter, .leave = leave};

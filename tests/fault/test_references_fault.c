@@ -51,15 +51,32 @@ static tocsin_status keep(const struct folder *folder, tocsin_references *refere
     return tocsin_references_save(references, folder->kept, 1, error);
 }
 
+/* The second run, counted as two shards. */
+static tocsin_status add_shards(const struct folder *folder, tocsin_references *references,
+                                tocsin_error *error)
+{
+    char *bytes[2] = {NULL, NULL};
+    size_t counts[2];
+    tocsin_status status = TOCSIN_OK;
+    for (uint32_t i = 0; i < 2 && status == TOCSIN_OK; ++i)
+        status =
+            tocsin_reference_count_shard(folder->runs[1], i, 2, NULL, &bytes[i], &counts[i], error);
+    if (status == TOCSIN_OK)
+        status =
+            tocsin_references_add_shards(references, (const char *const *)bytes, counts, 2, error);
+    for (size_t i = 0; i < 2; ++i)
+        tocsin_reference_bytes_free(bytes[i]);
+    return status;
+}
+
 static tocsin_status infer(const struct folder *folder, tocsin_references *references,
                            tocsin_error *error)
 {
-    const char *runs[] = {folder->runs[1]};
     tocsin_infer_options options = {.struct_bytes = sizeof options, .threads = 1};
     tocsin_invariant_set *set;
     tocsin_infer_summary summary;
     TOCSIN_TRY(tocsin_references_load(references, folder->kept, error));
-    TOCSIN_TRY(tocsin_references_add_runs(references, runs, 1, &options, error));
+    TOCSIN_TRY(add_shards(folder, references, error));
     TOCSIN_TRY(tocsin_references_infer(references, &options, &set, &summary, error));
     size_t count = tocsin_invariants_count(set);
     tocsin_invariants_free(set);

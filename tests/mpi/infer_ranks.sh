@@ -38,6 +38,16 @@ for count in 0 1 2 4; do
 done
 [ "$(wc -l <expected.inv.jsonl)" -gt 5 ] || fail "too little was learned"
 
+# One run on several ranks: each counts a part of what it shows.
+for count in 0 1 2 3 4; do
+    infer "$count" -q --wide run0 -o one.jsonl --keep one.kept --force
+    [ "$code" -eq 0 ] || fail "one run, $count ranks: exit code $code"
+    for file in one.jsonl one.jsonl.provenance.json one.kept; do
+        [ "$count" -gt 0 ] || cp "$file" "expected.$file"
+        cmp -s "$file" "expected.$file" || fail "one run, $count ranks: another $file"
+    done
+done
+
 # From what was kept, with more ranks than runs.
 infer 0 -q run0 run1 --keep two
 infer 4 -q --add two run2 run3 -o inv.jsonl --force

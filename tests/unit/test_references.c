@@ -264,6 +264,91 @@ static void any_bytes_of_examples_are_survived(void **state)
     tocsin_reference_bytes_free(bytes);
 }
 
+typedef struct shard_set {
+    char *bytes[TOCSIN_SHARDS_MAX];
+    size_t counts[TOCSIN_SHARDS_MAX];
+} shard_set;
+
+static void count_shards(shard_set *set, const char *run, uint32_t shards,
+                         const tocsin_infer_options *options)
+{
+    for (uint32_t i = 0; i < shards; ++i)
+        assert_int_equal(tocsin_reference_count_shard(run, i, shards, options, &set->bytes[i],
+                                                      &set->counts[i], NULL),
+                         TOCSIN_OK);
+}
+
+static tocsin_status add_shards(tocsin_references *references, const shard_set *set,
+                                uint32_t shards)
+{
+    return tocsin_references_add_shards(references, (const char *const *)set->bytes, set->counts,
+                                        shards, NULL);
+}
+
+static void free_shards(shard_set *set, uint32_t shards)
+{
+    for (uint32_t i = 0; i < shards; ++i)
+        tocsin_reference_bytes_free(set->bytes[i]);
+}
+
+static void shards_are_the_run(void **state)
+{
+    struct folder *folder = *state;
+    for (int wide = 0; wide < 2; ++wide) {
+        tocsin_infer_options options = {
+            .struct_bytes = sizeof options, .threads = 1, .wide = wide == 1};
+        const char *run = folder->runs[0];
+        tocsin_references *whole = new_references();
+        assert_int_equal(tocsin_references_add_runs(whole, &run, 1, &options, NULL), TOCSIN_OK);
+        assert_int_equal(tocsin_references_save(whole, folder->file, 1, NULL), TOCSIN_OK);
+        tocsin_string expected = load(folder->file);
+        for (uint32_t shards = 1; shards <= TOCSIN_SHARDS_MAX; ++shards) {
+            shard_set set;
+            tocsin_references *joined = new_references();
+            count_shards(&set, run, shards, &options);
+            assert_int_equal(add_shards(joined, &set, shards), TOCSIN_OK);
+            assert_int_equal(tocsin_references_save(joined, folder->file, 1, NULL), TOCSIN_OK);
+            tocsin_string text = load(folder->file);
+            assert_same(&expected, &text);
+            assert_int_equal(tocsin_references_get(joined, 0).instances,
+                             tocsin_references_get(whole, 0).instances);
+            tocsin_references_free(joined);
+            free_shards(&set, shards);
+        }
+        tocsin_string_free(&expected);
+        tocsin_references_free(whole);
+    }
+}
+
+static void shards_alone_or_of_others_are_refused(void **state)
+{
+    struct folder *folder = *state;
+    tocsin_references *references = new_references();
+    shard_set set, other;
+    char *bytes;
+    size_t count;
+    count_shards(&set, folder->runs[0], 2, NULL);
+    count_shards(&other, folder->runs[1], 2, NULL);
+    assert_int_equal(tocsin_references_add(references, set.bytes[0], set.counts[0], NULL),
+                     TOCSIN_E_FORMAT);
+    assert_int_equal(add_shards(references, &set, 1), TOCSIN_E_ARGUMENT);
+    assert_int_equal(add_shards(references, &set, 0), TOCSIN_E_ARGUMENT);
+    shard_set swapped = {{set.bytes[1], set.bytes[0]}, {set.counts[1], set.counts[0]}};
+    assert_int_equal(add_shards(references, &swapped, 2), TOCSIN_E_ARGUMENT);
+    shard_set mixed = {{set.bytes[0], other.bytes[1]}, {set.counts[0], other.counts[1]}};
+    assert_int_equal(add_shards(references, &mixed, 2), TOCSIN_E_ARGUMENT);
+    assert_int_equal(tocsin_references_count(references), 0);
+    assert_int_equal(tocsin_reference_count_shard(folder->runs[0], 0, TOCSIN_SHARDS_MAX + 1, NULL,
+                                                  &bytes, &count, NULL),
+                     TOCSIN_E_ARGUMENT);
+    assert_int_equal(
+        tocsin_reference_count_shard(folder->runs[0], 2, 2, NULL, &bytes, &count, NULL),
+        TOCSIN_E_ARGUMENT);
+    free_shards(&set, 2);
+    free_shards(&other, 2);
+    tocsin_references_free(references);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +358,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_same_run_is_refused_wherever_it_lies, make_runs,
                                         remove_runs),
         cmocka_unit_test_setup_teardown(wide_and_narrow_do_not_mix, make_runs, remove_runs),
+        cmocka_unit_test_setup_teardown(shards_are_the_run, make_runs, remove_runs),
+        cmocka_unit_test_setup_teardown(shards_alone_or_of_others_are_refused, make_runs,
+                                        remove_runs),
         cmocka_unit_test_setup_teardown(provenance_names_runs_and_counts, make_runs, remove_runs),
         cmocka_unit_test_setup_teardown(every_damaged_byte_is_noticed, make_runs, remove_runs),
         cmocka_unit_test_setup_teardown(any_bytes_of_examples_are_survived, make_runs, remove_runs),

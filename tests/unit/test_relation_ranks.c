@@ -277,6 +277,47 @@ static tocsin_status refuse(void *context, const tocsin_instance *instance, tocs
     return tocsin_error_set(error, TOCSIN_E_IO, "no more");
 }
 
+/* Conditions of collectives are known though nothing else of these calls is wanted. */
+static void test_collectives_alone_have_their_fields(void **state)
+{
+    (void)state;
+    tocsin_vocabulary *vocabulary;
+    assert_int_equal(tocsin_vocabulary_new(&vocabulary, NULL), TOCSIN_OK);
+    tocsin_population_key population = {.kind = TOCSIN_POPULATION_COLLECTIVES};
+    tocsin_population wanted_population = tocsin_population_of(vocabulary, &population);
+    tocsin_fact_key fact = {.predicate = TOCSIN_PREDICATE_SAME,
+                            .name = tocsin_symbol_of(vocabulary, "function")};
+    tocsin_fact wanted_fact = tocsin_fact_of(vocabulary, &fact);
+    tocsin_symbol field = tocsin_symbol_of(vocabulary, "meta.stage");
+    tocsin_field seen = {.name = 0};
+    tocsin_wanted wanted = {.populations = &wanted_population,
+                            .population_count = 1,
+                            .facts = &wanted_fact,
+                            .fact_count = 1,
+                            .fields = &field,
+                            .field_count = 1};
+    tocsin_observer_options options = {
+        .vocabulary = vocabulary, .sink = one_field, .context = &seen, .wanted = &wanted};
+    tocsin_observer *observer;
+    assert_int_equal(tocsin_observer_new(&options, &observer, NULL), TOCSIN_OK);
+    fake_process ranks[2] = {{.observer = observer}, {.observer = observer, .index = 1}};
+    for (int rank = 0; rank < 2; ++rank) {
+        fake_start(&ranks[rank]);
+        meta_int(&ranks[rank], "rank", rank);
+        meta_int(&ranks[rank], "world_size", 2);
+        meta_text(&ranks[rank], "stage", "training");
+        call(&ranks[rank], "torch.distributed.barrier", TOCSIN_ROLE_COLLECTIVE);
+        assert_int_equal(ranks[rank].status, TOCSIN_OK);
+    }
+    assert_int_equal(tocsin_observer_instances(observer), 1);
+    assert_int_equal(seen.name, field);
+    assert_string_equal(tocsin_scalar_literal(vocabulary, seen.a).text, "training");
+    tocsin_observer_free(observer);
+    tocsin_vocabulary_free(vocabulary);
+    fake_free(&ranks[0]);
+    fake_free(&ranks[1]);
+}
+
 static void test_a_failing_sink_stops_the_observer(void **state)
 {
     (void)state;
@@ -320,6 +361,7 @@ int main(void)
         cmocka_unit_test(test_all_to_all),
         cmocka_unit_test(test_only_what_is_wanted),
         cmocka_unit_test(test_only_fields_that_are_wanted),
+        cmocka_unit_test(test_collectives_alone_have_their_fields),
         cmocka_unit_test(test_a_failing_sink_stops_the_observer),
         cmocka_unit_test(test_too_deep),
     };
