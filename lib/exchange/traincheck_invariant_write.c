@@ -396,6 +396,8 @@ static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool
             continue;
         tocsin_literal value = {0};
         bool constant = clause->kind == TOCSIN_CLAUSE_CONSTANT;
+        if (clause->kind == TOCSIN_CLAUSE_UNEQUAL && clause->value != 0)
+            refuse(made, "a condition that something has not a value");
         if (constant)
             value = tocsin_scalar_literal(made->vocabulary, clause->value);
         put_clause(made, types[clause->kind], field, constant ? &value : NULL);

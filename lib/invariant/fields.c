@@ -232,11 +232,27 @@ static void add_number(call_builder *builder, tocsin_symbol name, const tocsin_l
         tocsin_observer_fail(builder->observer, TOCSIN_E_MEMORY, "out of memory");
 }
 
+/* A condition that was learned says of a number only that it is there; one that was written by hand
+ * may ask for its value, which is in the vocabulary then. */
+static void add_float_field(call_builder *builder, tocsin_symbol name,
+                            const tocsin_literal *literal)
+{
+    tocsin_observer *observer = builder->observer;
+    if (name == 0 || !tocsin_observer_wants_field(observer, name))
+        return;
+    tocsin_scalar value =
+        observer->filters_fields ? tocsin_scalar_find(observer->vocabulary, literal) : 0;
+    if (value == 0)
+        value = observer->opaque_float;
+    if (!TOCSIN_VEC_PUSH(&builder->frame->fields, (tocsin_field){name, value, value}))
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+}
+
 static void add_float(call_builder *builder, const tocsin_field_names *names, double real)
 {
     tocsin_observer *observer = builder->observer;
     tocsin_literal literal = {.kind = TOCSIN_VALUE_FLOAT, .real = real};
-    add(builder, names->whole, observer->opaque_float);
+    add_float_field(builder, names->whole, &literal);
     add_number(builder, names->whole, &literal);
     const char *name = tocsin_symbol_text(observer->vocabulary, names->whole);
     /* Hyper-parameters of an optimizer (self.lr) change from run to run and within one. */

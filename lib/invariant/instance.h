@@ -356,14 +356,14 @@ void tocsin_observer_free(tocsin_observer *observer);
 typedef enum tocsin_clause_kind {
     TOCSIN_CLAUSE_CONSTANT = 1,   /* the field (both halves of a pair) has this value */
     TOCSIN_CLAUSE_CONSISTENT = 2, /* pairs: present in both halves and equal */
-    TOCSIN_CLAUSE_UNEQUAL = 3,    /* pairs: present in both halves and not equal */
+    TOCSIN_CLAUSE_UNEQUAL = 3,    /* present and not this value; pairs, without one: not equal */
     TOCSIN_CLAUSE_EXIST = 4       /* the field is present (in both halves) */
 } tocsin_clause_kind;
 
 typedef struct tocsin_clause {
     uint32_t kind; /* tocsin_clause_kind */
     tocsin_symbol field;
-    tocsin_scalar value; /* CONSTANT; else 0 */
+    tocsin_scalar value; /* CONSTANT, UNEQUAL to a value; else 0 */
 } tocsin_clause;
 
 typedef struct tocsin_conjunction {

@@ -280,11 +280,13 @@ static tocsin_status get_clause(const line_reader *reader, const tocsin_json_val
             clause->kind = k;
     if (clause->kind == 0)
         return bad(reader, "unknown clause kind \"%.60s\"", kind);
-    if (!pair &&
-        (clause->kind == TOCSIN_CLAUSE_CONSISTENT || clause->kind == TOCSIN_CLAUSE_UNEQUAL))
+    bool valued =
+        clause->kind == TOCSIN_CLAUSE_CONSTANT ||
+        (clause->kind == TOCSIN_CLAUSE_UNEQUAL && tocsin_json_get_member(object, "value") != NULL);
+    if (!pair && !valued && clause->kind != TOCSIN_CLAUSE_EXIST)
         return bad(reader, "a \"%s\" clause needs a population of pairs", kind);
     TOCSIN_TRY(get_symbol(reader, object, "a clause", "field", &clause->field));
-    if (clause->kind == TOCSIN_CLAUSE_CONSTANT)
+    if (valued)
         return get_scalar(reader, object, "a clause", &clause->value);
     return TOCSIN_OK;
 }

@@ -124,7 +124,7 @@ static void put_clause(const tocsin_vocabulary *vocabulary, const tocsin_clause 
     tocsin_json_begin_object(json);
     put_member(json, "kind", kinds[clause->kind]);
     put_member(json, "field", tocsin_symbol_text(vocabulary, clause->field));
-    if (clause->kind == TOCSIN_CLAUSE_CONSTANT) {
+    if (clause->value != 0) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, clause->value, json);
     }

@@ -29,7 +29,8 @@ bool tocsin_clause_holds(const tocsin_clause *clause, const tocsin_field *fields
     case TOCSIN_CLAUSE_CONSISTENT:
         return field->a == field->b;
     case TOCSIN_CLAUSE_UNEQUAL:
-        return field->a != field->b;
+        return clause->value == 0 ? field->a != field->b
+                                  : field->a != clause->value && field->b != clause->value;
     default:
         assert(clause->kind == TOCSIN_CLAUSE_EXIST);
         return true;

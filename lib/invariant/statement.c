@@ -420,7 +420,13 @@ void tocsin_clause_say(const tocsin_vocabulary *vocabulary, const tocsin_clause 
         tocsin_string_append_text(out, both);
         break;
     case TOCSIN_CLAUSE_UNEQUAL:
-        tocsin_string_append_text(out, " differs");
+        if (clause->value == 0) {
+            tocsin_string_append_text(out, " differs");
+            break;
+        }
+        tocsin_string_append_text(out, " is not ");
+        tocsin_scalar_say(vocabulary, clause->value, out);
+        tocsin_string_append_text(out, both);
         break;
     default:
         tocsin_string_append_text(out, " is there");

@@ -298,7 +298,7 @@ class Attention(nn.Module):
         q, k, v = self.qkv(x).view(-1, 2, 24).chunk(3, -1)
         dropout = self.dropout if self.training or self.always else 0.0
         x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout)
-        x = x + F.scaled_dot_product_attention(q, k, v)
+        x = x + F.dropout(F.scaled_dot_product_attention(q, k, v), 0.0, True)
         x = F.dropout(x, self.dropout, self.training or self.always)
         return self.out(x.reshape(-1, 8))
 

@@ -196,6 +196,8 @@ static void test_clauses(void **state)
         {{TOCSIN_CLAUSE_CONSTANT, 5, 7}, false},   {{TOCSIN_CLAUSE_CONSISTENT, 2, 0}, true},
         {{TOCSIN_CLAUSE_CONSISTENT, 5, 0}, false}, {{TOCSIN_CLAUSE_UNEQUAL, 5, 0}, true},
         {{TOCSIN_CLAUSE_UNEQUAL, 2, 0}, false},    {{TOCSIN_CLAUSE_UNEQUAL, 9, 0}, false},
+        {{TOCSIN_CLAUSE_UNEQUAL, 2, 8}, true},     {{TOCSIN_CLAUSE_UNEQUAL, 2, 7}, false},
+        {{TOCSIN_CLAUSE_UNEQUAL, 5, 3}, true},     {{TOCSIN_CLAUSE_UNEQUAL, 5, 8}, false},
         {{TOCSIN_CLAUSE_EXIST, 5, 0}, true},       {{TOCSIN_CLAUSE_EXIST, 9, 0}, false},
         {{TOCSIN_CLAUSE_EXIST, 1, 0}, false},      {{TOCSIN_CLAUSE_EXIST, 10, 0}, false}};
     for (size_t i = 0; i < TOCSIN_COUNT_OF(cases); ++i)
