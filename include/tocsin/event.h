@@ -117,7 +117,9 @@ typedef enum tocsin_variable_kind {
  *   "samples"      LEDGER: values = "batch", its number in this pass over the data, then what is
  *                  known of the loader, then each "id" of the batch, in order; the ids of a large
  *                  batch fill several events in a row
- *   "value"        RNG: the digest is that of its state's bytes; ATTRIBUTE: values[0] */
+ *   "value"        RNG: the digest is that of its state's bytes; ATTRIBUTE: values[0];
+ *                  PARAMETER: it is registered anew over the same memory, once as it was (values
+ *                  = "replaced", True) and once as it is now (False) */
 
 typedef enum tocsin_moment { /* when the state was read, relative to the enclosing call */
                              TOCSIN_MOMENT_ENTER = 1,

@@ -122,13 +122,19 @@ typedef enum tocsin_relation_kind {
     X(42, SCHEDULED_UPDATE, SEQUENCE, "update after lr_scheduler.step", 0, NONE)                   \
     X(43, RECOMPUTED_CALL, ARGUMENT, "checkpointed call", 0, CALL)                                 \
     X(44, FIRST_TRAINING, SEQUENCE, "first call in training mode", 0, CALL)                        \
-    X(45, LEADING_CALL, SEQUENCE, "call before another", 0, CALL)
+    X(45, LEADING_CALL, SEQUENCE, "call before another", 0, CALL)                                  \
+    X(46, FROZEN_BUFFER, FORALL, "buffer of a frozen module", 0, CALL)                             \
+    X(47, RENEWED_PARAMETER, FORALL, "frozen parameter registered anew", 0, NONE)                  \
+    X(48, SPARED_PARAMETER, FORALL, "bias or norm beside a group without decay", 0, NONE)          \
+    X(49, CHANGED_ATTRIBUTE, FORALL, "changed attribute", 0, NONE)                                 \
+    X(50, TRAINING_METHOD, SEQUENCE, "train() of its own", 0, NONE)                                \
+    X(51, SIBLING_PARAMETER, FORALL, "parameter of repeated layers", 0, NONE)
 
 typedef enum tocsin_population_kind {
 #define X(number, name, relation, slug, pair, members) TOCSIN_POPULATION_##name = number,
     TOCSIN_POPULATION_TABLE(X)
 #undef X
-        TOCSIN_POPULATION_KIND_COUNT = 46
+        TOCSIN_POPULATION_KIND_COUNT = 52
 } tocsin_population_kind;
 
 typedef struct tocsin_population_key {
@@ -187,13 +193,18 @@ typedef struct tocsin_population_key {
     X(42, KEEPS_PACE, "scheduler keeps pace", NONE)                                                \
     X(43, REDRAWS, "draws the same again", NONE)                                                   \
     X(44, NOT_EVALUATED, "not evaluated before", NONE)                                             \
-    X(45, LEADS, "followed by", CALLEE) /* role or name: what was completed after it */
+    X(45, LEADS, "followed by", CALLEE) /* role or name: what was completed after it */            \
+    X(46, STAYS_FROZEN, "stays frozen", NONE)                                                      \
+    X(47, NOT_DECAYED, "not decayed", NONE)                                                        \
+    X(48, KEPT_APART, "not overwritten by a numbering", NONE)                                      \
+    X(49, CALLED_FIRST, "called before the first update", NONE)                                    \
+    X(50, AS_SIBLINGS, "initialised as its siblings", NONE)
 
 typedef enum tocsin_predicate {
 #define X(number, name, slug, members) TOCSIN_PREDICATE_##name = number,
     TOCSIN_PREDICATE_TABLE(X)
 #undef X
-        TOCSIN_PREDICATE_COUNT = 46
+        TOCSIN_PREDICATE_COUNT = 51
 } tocsin_predicate;
 
 typedef struct tocsin_fact_key {

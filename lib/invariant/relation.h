@@ -251,7 +251,11 @@ typedef struct tocsin_relation_part {
     X(SCHEDULE, schedule)                                                                          \
     X(RECOMPUTE, recompute)                                                                        \
     X(UNTRAINED, untrained)                                                                        \
-    X(LEAD, lead)
+    X(LEAD, lead)                                                                                  \
+    X(FROZEN, frozen)                                                                              \
+    X(DECAY, decay)                                                                                \
+    X(MODULE, module)                                                                              \
+    X(SIBLING, sibling)
 
 enum {
 #define X(NAME, name) TOCSIN_PART_##NAME,

@@ -131,8 +131,9 @@ static void judge_data(step_view *view, const tocsin_sample *gradient, const toc
     if (!data->has_before)
         return;
     if (!has(data, TOCSIN_STATE_REQUIRES_GRAD)) {
-        judge(view, TOCSIN_POPULATION_FROZEN_PARAMETER, data, TOCSIN_PREDICATE_DATA_STAYS,
-              !data->changed);
+        if (has(data, TOCSIN_STATE_IN_THIS_OPTIMIZER)) /* averaged copies are written to */
+            judge(view, TOCSIN_POPULATION_FROZEN_PARAMETER, data, TOCSIN_PREDICATE_DATA_STAYS,
+                  !data->changed);
     } else if (gradient != NULL && !has(gradient, TOCSIN_STATE_PRESENT)) {
         judge(view, TOCSIN_POPULATION_IDLE_PARAMETER, data, TOCSIN_PREDICATE_DATA_STAYS,
               !data->changed);

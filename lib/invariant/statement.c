@@ -125,6 +125,28 @@ static const statement statements[] = {
     {OF(STALLED_PARAMETER, MOVES, UPDATE), 0.87,
      "Every half-precision parameter with a gradient moves within 16 updates",
      "did not move in 16 updates: they are below its resolution"},
+    {OF(FROZEN_BUFFER, DATA_STAYS, OUTSIDE), 0.84,
+     "Every call of {call} finds each buffer of a frozen module as it was",
+     "data changed although all parameters of its module are frozen"},
+    {OF(RENEWED_PARAMETER, STAYS_FROZEN, OWNERSHIP), 0.97,
+     "A frozen parameter that is registered anew over the same memory stays frozen",
+     "was frozen, registered anew over the same memory, and is trainable now: requires_grad was "
+     "not "
+     "handed on"},
+    {OF(SPARED_PARAMETER, NOT_DECAYED, OWNERSHIP), 0.90,
+     "An optimizer with a group for what is not decayed has biases and weights of normalisation in "
+     "it",
+     "has weight decay, and the group without weight decay beside its own is empty"},
+    {OF(CHANGED_ATTRIBUTE, KEPT_APART, ATTRIBUTE), 0.90,
+     "Numbering the modules of a model leaves the attributes that they had",
+     "the attribute was overwritten when all modules were numbered"},
+    {OF(TRAINING_METHOD, CALLED_FIRST, MODE), 0.78,
+     "A model with a train() of its own has it called before the first update",
+     "its class overrides train(), which was not called before the first update"},
+    {OF(SIBLING_PARAMETER, AS_SIBLINGS, NUMBERS), 0.91,
+     "A parameter of repeated layers is initialised like its siblings",
+     "all its elements were equal before the first update, those of its siblings were not: its "
+     "initialisation was skipped"},
     {OF(UNDRIVEN_CALL, NEW_GRADIENTS, ORDER), 0.77,
      "No update applies the gradients of the update before it again",
      "applies the gradients of the update before it again: backward was not called"},

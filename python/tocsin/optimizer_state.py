@@ -60,12 +60,14 @@ def before_step(optimizer):
 
 
 def _names():
-    """Parameter names by id of the parameter."""
+    """Parameter names, and the classes of the modules that have them, by id of the parameter."""
     variables, _ = _core.recorder_variables()
     names = {}
     for name, kind, _, owner, key, *_ in variables:
         if kind == 1 and owner is not None:
-            names.setdefault(id(owner._parameters.get(key)), name)
+            cls = type(owner)
+            named = name, f"{cls.__module__}.{cls.__qualname__}"
+            names.setdefault(id(owner._parameters.get(key)), named)
     return names
 
 
@@ -75,7 +77,7 @@ def names_by_memory():
     for optimizer in list(_stepped):
         for number, group in enumerate(optimizer.param_groups):
             for index, parameter in enumerate(group["params"]):
-                name = names.get(id(parameter), f"group{number}.param{index}")
+                name, _ = names.get(id(parameter), (f"group{number}.param{index}", ""))
                 for key, value in (dict.get(optimizer.state, parameter) or {}).items():
                     memory = _core.tensor_memory(value) if isinstance(value, tensor) else None
                     if memory is not None:
@@ -96,8 +98,9 @@ def options_of(group):
 
 def record(optimizer, attribute, amount, loading=()):
     """A state for each tensor that the optimizer keeps, "PARAMETER#KEY", and for each parameter one
-    with the options of its group, "PARAMETER#options". loading: pairs that say which state dict it
-    has loaded; then the place of each parameter in it and the parameter stand with them."""
+    with the options of its group, "PARAMETER#options"; of a group without parameters one with its
+    options, "groupN#options". loading: pairs that say which state dict it has loaded; then the
+    place of each parameter in it and the parameter stand with them."""
     names = _names()
     tensor = sys.modules["torch"].Tensor
     cls = type(optimizer)
@@ -105,13 +108,16 @@ def record(optimizer, attribute, amount, loading=()):
     place = 0
     for number, group in enumerate(optimizer.param_groups):
         options = options_of(group)
+        if not group["params"]:
+            _core.record_state(f"group{number}#options", OPTIMIZER_STATE, type_name, "value", 1,
+                               None, False, (("parameters", 0), *options))  # fmt: skip
         for index, parameter in enumerate(group["params"]):
-            name = names.get(id(parameter), f"group{number}.param{index}")
+            name, owner = names.get(id(parameter), (f"group{number}.param{index}", ""))
             layout = _core.tensor_layout_read(parameter)  # torch is not asked: a mode would see it
             axes = () if layout is None else (("ndim", len(layout[1])),)
-            pairs = (("group", number), *axes, *options)
-            _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1, None,
-                               False, pairs)  # fmt: skip
+            pairs = (("group", number), ("module", owner), *axes, *options)
+            _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1,
+                               parameter, True, pairs)  # fmt: skip
             state = dict.get(optimizer.state, parameter)
             said = pairs[:1]
             if loading:

@@ -11,7 +11,6 @@ import sys
 
 from tocsin import (
     _core,
-    attributes,
     distributed,
     layout,
     targets,
@@ -51,7 +50,7 @@ def _resolve(roots, optimizers, final):
         _core.recorder_meta("data_parallel", "world")
     try:
         found = variables.resolve(roots, optimizers, final)
-        attributes.found(found[1])
+        training_state.found(found[1])
         return found
     except Exception as error:
         if not _complained:  # it is tried again at each change

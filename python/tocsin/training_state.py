@@ -1,7 +1,15 @@
 """Chooses which parts of the training state beyond tensors of the model are watched, and reads what
 is due at a step. Everything here runs with the re-entry flag held: nothing of it is recorded."""
 
-from tocsin import _core, attributes, checkpoints, ledger, optimizer_state, random_state
+from tocsin import (
+    _core,
+    attributes,
+    checkpoints,
+    ledger,
+    optimizer_state,
+    random_state,
+    registrations,
+)
 
 ENTER, EXIT = 1, 2  # tocsin/event.h: tocsin_moment
 PARAMETER, OPTIMIZER_STATE, RNG, LEDGER, ATTRIBUTE = 1, 3, 4, 5, 6  # tocsin_variable_kind
@@ -25,11 +33,19 @@ def install(torch):
     if saved or loaded or state:
         checkpoints.install(saved, loaded)
     wanted = bool(_core.sampling("optimizer.step", EXIT, "value", ATTRIBUTE))
-    attributes.install(wanted)
+    attributes.install(torch, wanted)
+    if _core.sampling("optimizer.step", EXIT, "value", PARAMETER):
+        registrations.install(torch)
     optimizer_state.install(state)
     if state or saved or _random or wanted:
         _core.watch_role("optimizer.step", stepped)
     _core.watch_role("grad_scaler", scaled)
+
+
+def found(modules):
+    """The (module, name) pairs of the models, whenever they are named anew."""
+    attributes.found(modules)
+    registrations.found(modules)
 
 
 def watch_autocast(torch, changed):

@@ -76,26 +76,26 @@ def _children(module):
             yield ("" if name == wrapped else name), child
 
 
-def _walk(module, prefix, path=()):
+def walk(module, prefix, path=()):
     """(canonical name, module) of a module and all below it, once per path to it."""
     yield prefix, module
     if len(path) >= _DEPTH_MAX or any(module is outer for outer in path):
         return
     for name, child in _children(module):
         full = f"{prefix}.{name}" if prefix and name else prefix or name
-        yield from _walk(child, full, (*path, module))
+        yield from walk(child, full, (*path, module))
 
 
 def _outermost(roots):
     """The roots that are not a part of another one."""
-    inner = {id(m) for root in roots for _, m in _walk(root, "") if m is not root}
+    inner = {id(m) for root in roots for _, m in walk(root, "") if m is not root}
     return [root for root in roots if id(root) not in inner]
 
 
 def _has_parameters(module):
     return any(
         parameter is not None
-        for _, inner in _walk(module, "")
+        for _, inner in walk(module, "")
         for parameter in inner._parameters.values()
     )
 
@@ -199,7 +199,7 @@ def resolve(roots, optimizers, final):
     final: a step is about to be made, so the models have been seen; before, names may change."""
     variables, modules, by_id, names = [], [], {}, set()
     for prefix, root in _root_names(roots, final):
-        for name, module in _walk(root, prefix):
+        for name, module in walk(root, prefix):
             modules.append((module, name))
             for variable in _of_module(module, name):
                 if variable.name in names:

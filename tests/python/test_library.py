@@ -45,9 +45,9 @@ BUGGY = {  # the first finding: step, entity, and what is seen
 }
 
 
-def watch(name):
+def watch(name, programs=PROGRAMS):
     """The report of `tocsin run` on a program, checked against the library alone."""
-    program = next(module.__file__ for module in PROGRAMS if hasattr(module, name))
+    program = next(module.__file__ for module in programs if hasattr(module, name))
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [os.environ["TOCSIN"], "run", "-q", "--format", "json", "-r", report]

@@ -79,6 +79,7 @@ typedef struct call_plan {
     bool recorded;
     bool silent; /* watched instead (watch.c) */
     bool aloud;  /* recorded and watched, without a role */
+    bool early;  /* watched as it begins */
     bool arguments;
     uint32_t count;
     tocsin_id ids[];
@@ -118,6 +119,7 @@ static void choose_what(call_plan *plan, const tocsin_hook *hook)
         tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_ENTER) ||
         tocsin_recorder_samples(observe_recorder, role, TOCSIN_MOMENT_EXIT);
     plan->silent = watch_is_silent(hook);
+    plan->early = watch_is_early(hook);
     plan->recorded = plan->recorded && !plan->silent;
     plan->aloud = role == TOCSIN_ROLE_NONE && watch_is_aloud(hook);
     plan->arguments = plan->arguments && (hook->flags & TOCSIN_HOOK_ARGUMENTS) != 0;
@@ -371,7 +373,7 @@ static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize
         thread->backwards++;
     if (recorded && hook->role != TOCSIN_ROLE_NONE)
         sample_at_enter(hook, thread, args, nargs, kwnames);
-    if (recorded && plan_of(hook)->aloud)
+    if ((recorded && plan_of(hook)->aloud) || plan_of(hook)->early)
         watch_entered(hook, args, nargs, kwnames);
     cost_ticks += ticks() - begin;
     return token;

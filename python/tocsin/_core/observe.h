@@ -179,10 +179,13 @@ void watch_step(PyObject *optimizer);
 /* Is the hook watched and not recorded? Both? */
 bool watch_is_silent(const tocsin_hook *hook);
 bool watch_is_aloud(const tocsin_hook *hook);
+/* Is this hook watched, but not recorded, as its calls begin? */
+bool watch_is_early(const tocsin_hook *hook);
 void watch_clear(void);
 /* Python functions, described where they are defined. */
 PyObject *watch_role(PyObject *module, PyObject *arguments);
 PyObject *watch_hook(PyObject *module, PyObject *arguments);
+PyObject *watch_before(PyObject *module, PyObject *arguments);
 PyObject *watch_call(PyObject *module, PyObject *arguments);
 PyObject *watch_before_step(PyObject *module, PyObject *watcher);
 PyObject *watch_sampling(PyObject *module, PyObject *arguments);

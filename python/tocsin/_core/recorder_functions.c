@@ -286,6 +286,7 @@ static PyMethodDef functions[] = {
     {"observing", observing, METH_O, NULL},
     {"watch_role", watch_role, METH_VARARGS, NULL},
     {"watch_hook", watch_hook, METH_VARARGS, NULL},
+    {"watch_before", watch_before, METH_VARARGS, NULL},
     {"watch_call", watch_call, METH_VARARGS, NULL},
     {"watch_before_step", watch_before_step, METH_O, NULL},
     {"sampling", watch_sampling, METH_VARARGS, NULL},

@@ -5,8 +5,8 @@
  * written, with the thread's re-entry flag held; what it writes belongs to that call.
  *
  * Data structure: one callable per role, and a short list of hooks without a role: some are watched
- * instead of being recorded, others are also told of when they begin. Cost of a watched call: about
- * 1 us and what the watcher does.
+ * instead of being recorded, as they return or as they begin, others are told of both. Cost of a
+ * watched call: about 1 us and what the watcher does.
  */
 #include "observe.h"
 
@@ -16,7 +16,8 @@ enum { ROLES_MAX = 32, WATCHES_MAX = 16, PAIR_LIST_MAX = TOCSIN_EVENT_VALUES_MAX
 
 typedef struct hook_watch {
     uint32_t hook;
-    bool silent; /* the calls are not recorded */
+    bool silent; /* the calls are not recorded, */
+    bool early;  /* and told of as they begin only */
     PyObject *watcher;
 } hook_watch;
 
@@ -55,19 +56,25 @@ bool watch_is_aloud(const tocsin_hook *hook)
     return watch != NULL && !watch->silent;
 }
 
-static PyObject *watcher_of(const tocsin_hook *hook)
+bool watch_is_early(const tocsin_hook *hook)
+{
+    const hook_watch *watch = watch_of(hook);
+    return watch != NULL && watch->early;
+}
+
+static PyObject *watcher_of(const tocsin_hook *hook, bool begins)
 {
     if (hook->role != TOCSIN_ROLE_NONE)
         return hook->role < ROLES_MAX ? role_watchers[hook->role] : NULL;
     const hook_watch *watch = watch_of(hook);
-    return watch == NULL ? NULL : watch->watcher;
+    return watch == NULL || (watch->early && !begins) ? NULL : watch->watcher;
 }
 
 /* result: NULL when the call begins. */
 static void tell(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs,
                  PyObject *kwnames, PyObject *result)
 {
-    PyObject *watcher = Py_XNewRef(watcher_of(hook));
+    PyObject *watcher = Py_XNewRef(watcher_of(hook, result == NULL));
     if (watcher == NULL)
         return;
     Py_ssize_t keywords = kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames);
@@ -135,7 +142,7 @@ PyObject *watch_role(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-static PyObject *add_watch(PyObject *arguments, bool silent)
+static PyObject *add_watch(PyObject *arguments, bool silent, bool early)
 {
     unsigned int index;
     PyObject *watcher;
@@ -143,7 +150,7 @@ static PyObject *add_watch(PyObject *arguments, bool silent)
         return NULL;
     if (watch_count == WATCHES_MAX)
         return PyErr_Format(PyExc_ValueError, "too many watched hooks");
-    watches[watch_count++] = (hook_watch){index, silent, Py_NewRef(watcher)};
+    watches[watch_count++] = (hook_watch){index, silent, early, Py_NewRef(watcher)};
     Py_RETURN_NONE;
 }
 
@@ -151,7 +158,15 @@ static PyObject *add_watch(PyObject *arguments, bool silent)
 PyObject *watch_hook(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    return add_watch(arguments, true);
+    return add_watch(arguments, true, false);
+}
+
+/* watch_before(index, callable): told of calls of a hook without a role, which are not recorded, as
+ * they begin (name, args, kwargs). */
+PyObject *watch_before(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    return add_watch(arguments, true, true);
 }
 
 /* watch_call(index, callable): told of calls of a hook without a role that are recorded, when they
@@ -159,7 +174,7 @@ PyObject *watch_hook(PyObject *module, PyObject *arguments)
 PyObject *watch_call(PyObject *module, PyObject *arguments)
 {
     (void)module;
-    return add_watch(arguments, false);
+    return add_watch(arguments, false, false);
 }
 
 /* sampling(role, moment, attribute, kind) -> 0 none, 1 presence, 2 digest */
