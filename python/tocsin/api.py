@@ -4,6 +4,14 @@ import sys
 import warnings
 
 
+_planned = False
+
+
+def has_plan():
+    """Has the script told its steps?"""
+    return _planned
+
+
 def _recording():
     core = sys.modules.get("tocsin._core")
     return core if core is not None and core.recorder_summary() is not None else None
@@ -25,7 +33,9 @@ def stage(name: str | None) -> None:
 
 def expect(*, steps: int | None = None, tokens: int | None = None) -> None:
     """The plan: so many optimizer steps in all, so many tokens. Checked at the end."""
+    global _planned
     core = _recording()
+    _planned = _planned or steps is not None
     if core is not None:
         for key, value in (("expect.steps", steps), ("expect.tokens", tokens)):
             if value is not None:

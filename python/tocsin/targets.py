@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tocsin import _core, dynamo
+from tocsin import _core, dynamo, trainer_plan
 
 STEP = "torch.optim.Optimizer.step"
 ZERO_GRAD = "torch.optim.Optimizer.zero_grad"
@@ -298,6 +298,8 @@ def install(
     count = hook(torch_targets(torch))
     _follow_optimizers(torch)
     _follow_subclasses(torch, torch.optim.lr_scheduler.LRScheduler)
+    if trainer_plan.MODULE in sys.modules:
+        trainer_plan.install(sys.modules[trainer_plan.MODULE])
     for name, module in list(sys.modules.items()):
         if in_packages(name) and isinstance(module, types.ModuleType):
             count += hook(package_targets(module))
@@ -310,12 +312,14 @@ def in_packages(module_name: str) -> bool:
 
 
 def module_imported(module: types.ModuleType) -> None:
-    """Called by attach when a module of the user's packages, of Dynamo, or the one of functional
-    collectives has been imported."""
+    """Called by attach when a module of the user's packages, of Dynamo, the one of functional
+    collectives or of transformers' callbacks has been imported."""
     if _selection is None:
         return
     if module.__name__ == _FUNCTIONAL:
         hook(_functional_collectives())
+    if module.__name__ == trainer_plan.MODULE:
+        trainer_plan.install(module)
     if in_packages(module.__name__):
         hook(package_targets(module))
     dynamo.prepare(executed=module.__name__)

@@ -12,7 +12,12 @@ from __future__ import annotations
 import os
 import sys
 
-_TORCH = ("torch", "torch._dynamo", "torch.distributed._functional_collectives")
+_WATCHED = (
+    "torch",
+    "torch._dynamo",
+    "torch.distributed._functional_collectives",
+    "transformers.trainer_callback",
+)
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -65,7 +70,7 @@ class ImportWatch:
             self.asking.discard(name)
 
     def _is_watched(self, name: str) -> bool:
-        return name in _TORCH or any(name == p or name.startswith(p + ".") for p in self.packages)
+        return name in _WATCHED or any(name == p or name.startswith(p + ".") for p in self.packages)
 
     def _own_spec(self):
         folder = os.path.join(self.root, "tocsin")
