@@ -51,6 +51,9 @@ def test_two_optimizers_and_a_gradient_penalty():
     assert [v["self.type"] for v in values] == ["Adam", "SGD"]
     assert [v["self.slot"] for v in values] == [0, 1]
     assert [v["self.param_count"] for v in values] == [2, 2] and values[1]["self.lr"] == 1e-2
+    adam = {k: values[0][f"self.{k}"] for k in ("beta1", "beta2", "eps", "amsgrad")}
+    assert adam == {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
+    assert values[1]["self.nesterov"] is False and values[1]["self.dampening"] == 0
     held = {s["variable"]: s["flags"] for s in process.at_role(STEP, "enter", attribute="grad")[0]}
     names = [name for name, flags in held.items() if "in_this_optimizer" in flags]
     assert names in (["model0.weight", "model0.bias"], ["model1.weight", "model1.bias"])

@@ -147,11 +147,25 @@ static int64_t parameter_count(PyObject *groups)
     return count;
 }
 
+/* self.beta1 and self.beta2 of the Adam family. */
+static void append_betas(value_list *list, tocsin_trace_writer *writer, PyObject *group)
+{
+    PyObject *betas = group == NULL ? NULL : dict_item(group, "betas");
+    if (betas == NULL || !PyTuple_Check(betas))
+        return;
+    char name[24];
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(betas) && i < 2; i++) {
+        snprintf(name, sizeof name, "self.beta%zd", i + 1);
+        append_real(list, value_text_id(writer, name), number_of(PyTuple_GET_ITEM(betas, i)));
+    }
+}
+
 void optimizer_summarize(value_list *list, tocsin_trace_writer *writer, PyObject *optimizer,
                          int slot)
 {
-    static const char *const switches[] = {"foreach", "fused", "capturable", "maximize"},
-                             *const reals[] = {"momentum", "weight_decay"};
+    static const char *const switches[] = {"foreach",  "fused",   "capturable",
+                                           "maximize", "amsgrad", "nesterov"},
+                             *const reals[] = {"momentum", "dampening", "weight_decay", "eps"};
     PyObject *groups = groups_of(optimizer);
     if (groups == NULL)
         return;
@@ -171,6 +185,7 @@ void optimizer_summarize(value_list *list, tocsin_trace_writer *writer, PyObject
         snprintf(name, sizeof name, "self.%s", reals[i]);
         append_real(list, value_text_id(writer, name), number_of(dict_item(group, reals[i])));
     }
+    append_betas(list, writer, group);
     value_append_int(list, value_text_id(writer, "self.slot"), slot);
     value_append_int(list, value_text_id(writer, "self.param_count"), parameter_count(groups));
     Py_DECREF(groups);
