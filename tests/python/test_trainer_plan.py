@@ -1,5 +1,5 @@
-"""The plan that the arguments of a transformers.Trainer make: kept, cut short by a callback, resumed, or
-not kept. Skipped where transformers is not installed.
+"""The plan that a transformers.Trainer's arguments make: kept, ended by a callback, resumed, or
+not kept. Skipped where transformers is not installed."""
 
 import importlib.util
 import json
