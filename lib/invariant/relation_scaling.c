@@ -83,6 +83,20 @@ static double limit_of(const tocsin_process *process, const tocsin_event *event)
     return (double)NAN;
 }
 
+/* What can be seen of the clipped tensors: is none a parameter? The gradient of an input may be
+ * clipped to its direction whatever its scale. */
+static bool spares_parameters(const tocsin_event *event)
+{
+    bool tensors = false;
+    for (uint32_t i = 0; i < event->value_count; ++i) {
+        const tocsin_value *value = &event->values[i];
+        tensors |= value->kind == TOCSIN_VALUE_TENSOR;
+        if (value->kind == TOCSIN_VALUE_TENSOR && (value->flags & TOCSIN_VALUE_IS_PARAMETER) != 0)
+            return false;
+    }
+    return tensors;
+}
+
 static void judge(tocsin_observer *observer, const tocsin_process *process,
                   const tocsin_frame *frame, const scaled_process *state)
 {
@@ -119,7 +133,7 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
         state->mixed |= !inside;
     } else if (clip && !state->unscaled && !tocsin_thread_is_inside(thread, frame->role)) {
         double scale = state->scale > 0 ? state->scale : SCALE_USUAL;
-        if (limit_of(process, event) < scale * LIMIT_PORTION) {
+        if (limit_of(process, event) < scale * LIMIT_PORTION && !spares_parameters(event)) {
             state->clipped = true;
             state->site = frame->site;
         }

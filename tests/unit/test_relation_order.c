@@ -96,6 +96,31 @@ static void test_clipping_for_another_optimizer(void **state)
     bench_free(bench);
 }
 
+static void test_clipping_of_an_input(void **state)
+{
+    (void)state;
+    relation_bench *bench = library_bench();
+    fake_process *process = &bench->process[0];
+    for (int parameter = 0; parameter < 2; ++parameter) {
+        for (int i = 0; i < 3; ++i) {
+            tocsin_value values[] = {
+                {.kind = TOCSIN_VALUE_SEQUENCE, .count = 1, .name = define_string(process, "arg0")},
+                tensor_value(process, "", TOCSIN_DTYPE_FLOAT32, 2, 2),
+                number(process, "arg1", 1)};
+            values[1].flags = TOCSIN_VALUE_IN_SEQUENCE;
+            if (parameter)
+                values[1].flags |= TOCSIN_VALUE_IS_PARAMETER;
+            call(process, "torch.autograd.backward", TOCSIN_ROLE_BACKWARD);
+            enter_with(process, "torch.nn.utils.clip_grad_norm_", TOCSIN_ROLE_CLIP_GRAD, values, 3);
+            leave(process, "torch.nn.utils.clip_grad_norm_", TOCSIN_ROLE_CLIP_GRAD);
+            scaled_step(process, false);
+            update_scale(process, 1024);
+        }
+        assert_int_equal(FAILS(bench, UNSCALING, NULL, BEFORE_CLIPPING), parameter ? 3 : 0);
+    }
+    bench_free(bench);
+}
+
 static void test_clipping_beside_a_scaler(void **state)
 {
     (void)state;
@@ -372,6 +397,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_clipping_of_scaled_gradients),
         cmocka_unit_test(test_clipping_for_another_optimizer),
+        cmocka_unit_test(test_clipping_of_an_input),
         cmocka_unit_test(test_clipping_beside_a_scaler),
         cmocka_unit_test(test_scheduler_that_runs_ahead),
         cmocka_unit_test(test_scheduler_of_each_process),
