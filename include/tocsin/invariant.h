@@ -59,6 +59,8 @@ TOCSIN_API const char *tocsin_invariant_call(const tocsin_invariant_set *set, si
 /* The function or role that it says is called between two calls of that one; "": it says nothing of
  * the kind. */
 TOCSIN_API const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index);
+/* The one that it says is called after each call of that one, also after the last; "": nothing. */
+TOCSIN_API const char *tocsin_invariant_after(const tocsin_invariant_set *set, size_t index);
 /* What its violation points to, in words ("gradient missing"), and how grave that is: "error" (the
  * state of training is wrong) or "warning" (something is done otherwise than it always was). */
 TOCSIN_API const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index);

@@ -22,14 +22,25 @@ const char *tocsin_invariant_call(const tocsin_invariant_set *set, size_t index)
     return function ? tocsin_symbol_text(set->vocabulary, key.name) : "";
 }
 
-const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index)
+static const char *callee_of(const tocsin_invariant_set *set, size_t index,
+                             tocsin_predicate predicate)
 {
     tocsin_fact_key fact =
         tocsin_fact_get_key(set->vocabulary, tocsin_invariants_get(set, index)->fact);
-    if (fact.predicate != TOCSIN_PREDICATE_FOLLOWS)
+    if (fact.predicate != predicate)
         return "";
     return fact.role != TOCSIN_ROLE_NONE ? tocsin_role_name((tocsin_role)fact.role)
                                          : tocsin_symbol_text(set->vocabulary, fact.name);
+}
+
+const char *tocsin_invariant_between(const tocsin_invariant_set *set, size_t index)
+{
+    return callee_of(set, index, TOCSIN_PREDICATE_FOLLOWS);
+}
+
+const char *tocsin_invariant_after(const tocsin_invariant_set *set, size_t index)
+{
+    return callee_of(set, index, TOCSIN_PREDICATE_LEADS);
 }
 
 const char *tocsin_invariant_cause(const tocsin_invariant_set *set, size_t index)

@@ -157,6 +157,10 @@ between() { # between CALL OTHER [CONDITION]
     rule APISequence "\"kind\":\"repeated call\",\"role\":\"$1\"" \
         "\"is\":\"preceded by\",\"role\":\"$2\"" "${3:-}"
 }
+after() { # after CALL OTHER [CONDITION]
+    rule APISequence "\"kind\":\"call before another\",\"role\":\"$1\"" \
+        "\"is\":\"followed by\",\"role\":\"$2\"" "${3:-}"
+}
 {
     echo "$header"
     for call in backward optimizer.step zero_grad; do
@@ -165,6 +169,10 @@ between() { # between CALL OTHER [CONDITION]
         done
     done
     between lr_scheduler.step optimizer.step
+    after zero_grad backward
+    after zero_grad optimizer.step
+    after backward optimizer.step
+    after backward zero_grad "$stage"
     between backward clip_grad "$stage"
     between clip_grad backward "$stage"
     between zero_grad clip_grad "$stage"
@@ -173,7 +181,7 @@ between() { # between CALL OTHER [CONDITION]
 expect 0 tocsin show --chains order.jsonl <<'END'
 backward and clip_grad take turns, when meta.stage is 'training'.
 clip_grad between two calls of zero_grad, when meta.stage is 'training'.
-backward, optimizer.step and zero_grad take turns.
+zero_grad -> backward -> optimizer.step take turns.
 optimizer.step between two calls of lr_scheduler.step.
 END
 finish
