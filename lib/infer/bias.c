@@ -58,7 +58,7 @@ static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
                                   tocsin_population_key population, tocsin_fact_key fact)
 {
     static const uint8_t verbs[] = {TOCSIN_ROLE_BACKWARD, TOCSIN_ROLE_ZERO_GRAD,
-                                    TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_ROLE_COLLECTIVE};
+                                    TOCSIN_ROLE_OPTIMIZER_STEP};
     const char *caller = tocsin_symbol_text(vocabulary, population.name);
     const char *callee = tocsin_symbol_text(vocabulary, fact.name);
     if (population.role == TOCSIN_ROLE_OPTIMIZER_STEP || starts_with(caller, "torch.optim."))
@@ -160,20 +160,34 @@ uint8_t tocsin_bias_name_traits(const char *name)
         traits |= TOCSIN_TRAIT_ARGUMENT;
     if (ends_with(name, ".ndim") || starts_with(name, "meta."))
         traits |= TOCSIN_TRAIT_COUNTED;
-    if (strcmp(name, "var.name") == 0 || strcmp(name, "var.replicated") == 0)
-        traits |= TOCSIN_TRAIT_COPIES;
+    if (strcmp(name, "var.name") == 0 || strcmp(name, "var.replicated") == 0 ||
+        strcmp(name, "var.in_this_optimizer") == 0)
+        traits |= TOCSIN_TRAIT_CONTRAST;
     return traits;
 }
 
-bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, bool wide,
-                             const tocsin_field *field)
+/* What optimizer.step does to parameters is to be claimed of those that it holds: averages and
+ * teachers are written to by the script, and what was trained before keeps its last gradients. */
+static bool is_of_held_parameters(const tocsin_vocabulary *vocabulary, tocsin_population population)
+{
+    uint8_t kind = tocsin_population_get_key(vocabulary, population).kind;
+    return kind == TOCSIN_POPULATION_DRIVEN_PARAMETER || kind == TOCSIN_POPULATION_IDLE_PARAMETER ||
+           kind == TOCSIN_POPULATION_FROZEN_PARAMETER;
+}
+
+bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                             bool wide, const tocsin_field *field)
 {
     const char *name = tocsin_symbol_text(vocabulary, field->name);
+    bool pair = tocsin_population_is_pair(vocabulary, population);
     if (strcmp(name, "var.name") == 0)
-        return field->a != 0 && field->b != 0 && field->a != field->b;
+        return pair && field->a != 0 && field->b != 0 && field->a != field->b;
+    if (wide || field->a == 0 || tocsin_scalar_literal(vocabulary, field->a).integer != 0)
+        return false;
     /* Of two ranks that hold something under one name it is to be claimed only of copies. */
-    return !wide && strcmp(name, "var.replicated") == 0 && field->a != 0 &&
-           tocsin_scalar_literal(vocabulary, field->a).integer == 0;
+    return strcmp(name, "var.replicated") == 0 ? pair
+                                               : strcmp(name, "var.in_this_optimizer") == 0 &&
+                                                     is_of_held_parameters(vocabulary, population);
 }
 
 uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value)
@@ -250,6 +264,11 @@ tocsin_context tocsin_bias_context(const tocsin_vocabulary *vocabulary,
         return TOCSIN_CONTEXT_NONE;
     case TOCSIN_RELATION_CONSISTENT: /* learned of copies, said of copies */
         return strcmp(name, "var.replicated") == 0 ? TOCSIN_CONTEXT_PRECISION : TOCSIN_CONTEXT_NONE;
+    case TOCSIN_RELATION_FORALL:
+        return strcmp(name, "var.in_this_optimizer") == 0 &&
+                       is_of_held_parameters(vocabulary, population)
+                   ? TOCSIN_CONTEXT_PRECISION
+                   : TOCSIN_CONTEXT_NONE;
     default:
         return TOCSIN_CONTEXT_NONE;
     }

@@ -130,8 +130,9 @@ static tocsin_status make_key(tocsin_examples *examples, const tocsin_table *tab
         if (!tocsin_bias_allows_field(table->wide, table->relation, table->pair, name,
                                       examples->value_traits.items[field.a]))
             continue;
-        if (table->pair && (name & TOCSIN_TRAIT_COPIES) != 0)
-            *contrast |= tocsin_bias_is_contrast(examples->vocabulary, table->wide, &field);
+        if ((name & TOCSIN_TRAIT_CONTRAST) != 0)
+            *contrast |= tocsin_bias_is_contrast(examples->vocabulary, table->population,
+                                                 table->wide, &field);
         if (table->pair && (name & TOCSIN_TRAIT_IDENTITY) != 0 && field.a != 0 && field.b != 0) {
             TOCSIN_TRY(find_halves(examples, error));
             field.b = examples->halves[field.a == field.b];

@@ -159,8 +159,8 @@ static tocsin_status get_fields(struct decoder *decoder, const tocsin_table *tab
             TOCSIN_TRY(get_id(decoder, &decoder->values, &field.b));
         if (field.name == 0 || (field.a == 0 && field.b == 0))
             return bad(decoder, "a field in the examples has no name or no value");
-        *contrast |= table->pair &&
-                     tocsin_bias_is_contrast(decoder->examples->vocabulary, table->wide, &field);
+        *contrast |= tocsin_bias_is_contrast(decoder->examples->vocabulary, table->population,
+                                             table->wide, &field);
         tocsin_string_append(key, &field, sizeof field);
     }
     TOCSIN_TRY(tocsin_string_check(key, decoder->error));

@@ -119,17 +119,18 @@ enum {
     TOCSIN_TRAIT_IDENTITY = 2, /* of names */
     TOCSIN_TRAIT_SHAPE = 4,
     TOCSIN_TRAIT_ARGUMENT = 8,
-    TOCSIN_TRAIT_COUNTED = 16, /* its whole numbers are no sizes */
-    TOCSIN_TRAIT_WHOLE = 32,   /* of values: a whole number */
-    TOCSIN_TRAIT_NUMBER = 64,  /* any other number */
-    TOCSIN_TRAIT_COPIES = 128  /* of names: tells whether a pair are copies */
+    TOCSIN_TRAIT_COUNTED = 16,  /* its whole numbers are no sizes */
+    TOCSIN_TRAIT_WHOLE = 32,    /* of values: a whole number */
+    TOCSIN_TRAIT_NUMBER = 64,   /* any other number */
+    TOCSIN_TRAIT_CONTRAST = 128 /* of names: may tell that an instance can only argue against */
 };
 uint8_t tocsin_bias_name_traits(const char *name);
 uint8_t tocsin_bias_value_traits(const tocsin_vocabulary *vocabulary, tocsin_scalar value);
-/* Does the field say that the pair are no copies of each other? Then they can only argue against.
+/* Does the field say that nothing is to be claimed of the instance, so that it can only argue
+ * against: a pair that are no copies of each other, a parameter that the optimizer does not hold?
  */
-bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, bool wide,
-                             const tocsin_field *field);
+bool tocsin_bias_is_contrast(const tocsin_vocabulary *vocabulary, tocsin_population population,
+                             bool wide, const tocsin_field *field);
 /* May clauses of preconditions speak of this field? */
 bool tocsin_bias_allows_field(bool wide, tocsin_relation_kind relation, bool pair, uint8_t name,
                               uint8_t value);
@@ -161,7 +162,7 @@ int tocsin_bias_preference(const tocsin_vocabulary *vocabulary, const tocsin_cla
 typedef struct tocsin_row {
     const tocsin_field *fields; /* ascending by symbol; only fields that clauses may speak of */
     uint32_t field_count;
-    bool contrast;  /* a pair of no copies: may only argue against */
+    bool contrast;  /* nothing is to be claimed of them: may only argue against */
     uint64_t count; /* instances */
     uint64_t runs;  /* set of runs */
 } tocsin_row;
