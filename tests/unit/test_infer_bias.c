@@ -84,6 +84,8 @@ static void containment_is_of_the_library_and_of_verbs(void **state)
                      TOCSIN_DROP_OPTIMIZER_INTERNAL);
     assert_int_equal(calls(TOCSIN_ROLE_OPTIMIZER_STEP, NULL, 0, "torch.add"),
                      TOCSIN_DROP_OPTIMIZER_INTERNAL);
+    assert_int_equal(calls(TOCSIN_ROLE_BACKWARD, NULL, TOCSIN_ROLE_COLLECTIVE, NULL),
+                     TOCSIN_DROP_ARCHITECTURE);
     assert_int_equal(calls(TOCSIN_ROLE_SCALER, NULL, TOCSIN_ROLE_OPTIMIZER_STEP, NULL),
                      TOCSIN_DROP_KEPT);
     assert_int_equal(calls(0, "torch.amp.GradScaler.step", 0, "torch.optim.adam.Adam.step"),

@@ -151,6 +151,36 @@ static void different_variables_only_argue_against(void **state)
     assert_string_equal(learned(bench, 1), "var.name==");
 }
 
+/* What is learned of copies is said of copies; the others only argue against, whether they are equal
+ * (frozen layers of ranks that train apart) or not. */
+static void replicas_are_copies(void **state)
+{
+    struct bench *bench = *state;
+    about_replicas(bench);
+    holds(bench, 0, "var.name=w var.replicated=True");
+    assert_string_equal(learned(bench, 1), "var.replicated=true");
+    holds(bench, 0, "var.name=frozen var.replicated=False");
+    assert_string_equal(learned(bench, 1), "var.replicated=true");
+    fails(bench, 1, "var.name=w var.replicated=False");
+    assert_string_equal(learned(bench, 2), "var.replicated=true");
+}
+
+/* An average that the script writes to, and one that rests, are not what the optimizer holds. */
+static void steps_are_judged_by_what_they_hold(void **state)
+{
+    struct bench *bench = *state;
+    about(bench, (tocsin_population_key){.kind = TOCSIN_POPULATION_FROZEN_PARAMETER},
+          (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_DATA_STAYS});
+    for (uint32_t run = 0; run < 2; ++run)
+        holds(bench, run, "var.in_this_optimizer=False");
+    assert_string_equal(learned(bench, 2), "[superficial: no safe precondition]");
+    for (uint32_t run = 0; run < 2; ++run)
+        holds(bench, run, "var.in_this_optimizer=True");
+    assert_string_equal(learned(bench, 2), "var.in_this_optimizer=true");
+    fails(bench, 1, "var.in_this_optimizer=False");
+    assert_string_equal(learned(bench, 2), "var.in_this_optimizer=true");
+}
+
 /* Figure 5: common clauses, and one of two more. */
 static void disjunction(void **state)
 {
@@ -364,6 +394,8 @@ int main(void)
         TEST(presence_may_explain),
         TEST(one_run_is_no_support_where_two_are_given),
         TEST(replicas_need_one_run_only),
+        TEST(replicas_are_copies),
+        TEST(steps_are_judged_by_what_they_hold),
         TEST(instability_is_found_by_leaving_a_run_out),
         TEST(a_case_of_one_run_is_left_out),
         TEST(the_micro_step_stays_context),
