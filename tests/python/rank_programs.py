@@ -132,7 +132,7 @@ def side_by_side(rank):
 
 
 def stages(rank):
-    """A pipeline whose stages have the same names, the same shapes and the same weights at first."""
+    """A pipeline whose stages have equal names, shapes and, at first, weights."""
     torch.manual_seed(5)
     stage = nn.Sequential(nn.Linear(6, 6), nn.Tanh())
     optimizer = torch.optim.SGD(stage.parameters(), lr=0.05)

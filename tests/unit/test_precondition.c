@@ -151,8 +151,8 @@ static void different_variables_only_argue_against(void **state)
     assert_string_equal(learned(bench, 1), "var.name==");
 }
 
-/* What is learned of copies is said of copies; the others only argue against, whether they are equal
- * (frozen layers of ranks that train apart) or not. */
+/* What is learned of copies is said of copies; the others only argue against, whether they are
+ * equal (frozen layers of ranks that train apart) or not. */
 static void replicas_are_copies(void **state)
 {
     struct bench *bench = *state;
