@@ -21,7 +21,7 @@ def _parameters(module):
     """Parameters by their names in the module, without the parts of wrappers."""
     return {
         f"{name}.{key}" if name else key: parameter
-        for name, inner in variables._walk(module, "")
+        for name, inner in variables.walk(module, "")
         for key, parameter in inner._parameters.items()
         if parameter is not None
     }
