@@ -64,15 +64,14 @@ class Study:
         self.results = {}
 
     def record(self):
-        record, programs = self.studio.record_all, self.programs
-        seeds = range(self.args.seeds)
+        record, args = self.studio.record_all, self.args
         self.corpus, self.cases = self.studio.record_corpus(self.pool)
-        same = record([Run(program, seed) for seed in seeds for program in programs], self.pool)
-        self.healthy = by_program(same)
-        wrong = changed_runs(
-            programs, altered.MISTAKES, altered.MISTAKES_OF_RANKS, self.args.mistakes
-        )
-        other = changed_runs(programs, altered.VARIATIONS, (), self.args.variations)
+        runs = [Run(program, seed) for seed in range(args.seeds) for program in self.programs]
+        same = record(runs, self.pool)
+        self.healthy = {p: runs for p, runs in by_program(same).items() if len(runs) > 1}
+        programs = list(self.healthy)
+        wrong = changed_runs(programs, altered.MISTAKES, altered.MISTAKES_OF_RANKS, args.mistakes)
+        other = changed_runs(programs, altered.VARIATIONS, (), args.variations)
         self.wrong = record(wrong, self.pool)
         self.varied = by_program(record(other, self.pool))
         print(f"{len(same)} runs of {len(programs)} programs; {len(self.wrong)} of {len(wrong)} "
@@ -98,10 +97,10 @@ class Study:
     def repeat(self):
         """Runs of programs in other modes, selectively recorded for their own invariants."""
         own = {}
-        for program in self.programs:
+        for program in self.healthy:
             own[program] = self.studio.folder / f"{program.name}.jsonl"
             self.court.infer(self.healthy[program][:2], own[program])
-        runs = repeated_runs(self.programs, self.args.seeds, self.args.repeats)
+        runs = repeated_runs(self.healthy, self.args.seeds, self.args.repeats)
         self.repeated = self.studio.record_all(runs, self.pool, own)
 
     def check(self):
@@ -111,7 +110,19 @@ class Study:
         wrong = [*self.wrong.values(), *self.corpus["bug"].values()]
         self.runs = {"healthy": healthy + varied + twins, "wrong": wrong}
         self.court.check(healthy + varied + twins + wrong + list(self.repeated.values()))
-        self.non_trivial = {i for run in wrong for i in self.court.reports[run].violated}
+        self.caused = self.find_caused()
+        self.non_trivial = set().union(*self.caused.values())
+
+    def find_caused(self):
+        """{run with a mistake: what it violates, and the program without the mistake does not}"""
+        without = {path: self.healthy[run.program] for run, path in self.wrong.items()}
+        for name, path in self.corpus["bug"].items():
+            without[path] = [self.corpus["healthy"][name.replace("-bug", "-healthy")]]
+        reports = self.court.reports
+        return {
+            path: reports[path].violated.difference(*(reports[run].violated for run in same))
+            for path, same in without.items()
+        }
 
     # ---- results -------------------------------------------------------------------------------
 
@@ -150,7 +161,7 @@ class Study:
         for mode, runs in modes.items():
             rates = Rates()
             for program, path in runs:
-                own = self.court.sets[f"{program.name}, seeds 0 and 1"]
+                own = self.own(program)
                 rates.add(own, self.court.reports[path], self.non_trivial)
                 for finding in self.court.reports[path].of(own):
                     print(f"  {path.name}: {finding['code']} {finding['sentence']} "
@@ -208,28 +219,48 @@ class Study:
             for kind, runs in kinds.items()
         }
         rows = {f"{n}, {t}": of_row for (n, t), of_row in loss_curves.measure(curves).items()}
-        sets, library = self.court.sets, self.court.sets["library"]
-        references = sets["the references"]
-        own = {p: sets[f"{p.name}, seeds 0 and 1"] for p in self.healthy}
-        for title, chosen in (
-            ("shipped library", lambda program: library),
-            ("learned from the references", lambda program: references),
-            ("both", lambda program: library | references),
-            ("both, and from two seeds of the program",
-             lambda program: library | references | own.get(program, frozenset())),
-        ):  # fmt: skip
-            rows[title] = {
-                kind: (
-                    sum(bool(self.court.reports[r].of(chosen(p))) for p, r in runs), len(runs)
-                )
-                for kind, runs in kinds.items()
-            }  # fmt: skip
+        for title in ("library", "the references"):
+            chosen = self.court.sets[title]
+            rows[title] = {k: self.alarmed(runs, lambda _: chosen) for k, runs in kinds.items()}
+        rows["both"] = {k: self.alarmed(runs, self.judges) for k, runs in kinds.items()}
+        rows["both, and two seeds of the program"] = {
+            k: self.alarmed(runs, self.judges_and_own) for k, runs in kinds.items()
+        }
         print("\nruns with any alarm, of those judged")
         print(f"{'':44}{'healthy':>16}{'corpus bugs':>16}{'mistakes':>16}")
         for title, of_row in rows.items():
             cells = (f"{hit} of {n} ({100 * hit / max(1, n):.0f} %)" for hit, n in of_row.values())
             print(f"{title:44}" + "".join(f"{cell:>16}" for cell in cells))
         self.results["baselines"] = rows
+
+    def own(self, program):
+        return self.court.sets[f"{program.name}, seeds 0 and 1"] if program else frozenset()
+
+    def judges(self, _):
+        return self.court.sets["library"] | self.court.sets["the references"]
+
+    def judges_and_own(self, program):
+        return self.judges(program) | self.own(program)
+
+    def alarmed(self, runs, chosen):
+        """(runs with a finding that their mistake, if they have one, has caused; runs)"""
+        reports = self.court.reports
+        violated = (
+            self.caused.get(run, reports[run].violated) & chosen(program) for program, run in runs
+        )
+        return sum(map(bool, violated)), len(runs)
+
+    def report_mistakes(self):
+        print("\nruns with a mistake that is found: by the library; by it, the references and the "
+              "program's own")  # fmt: skip
+        kinds = {}
+        for run, path in self.wrong.items():
+            kinds.setdefault(run.change, []).append((run.program, path))
+        for kind, runs in sorted(kinds.items()):
+            library = self.alarmed(runs, lambda _: self.court.sets["library"])
+            every = self.alarmed(runs, self.judges_and_own)
+            print(f"  {kind:24} {library[0]:3} {every[0]:3} of {len(runs)}")
+            self.results.setdefault("mistakes", {})[kind] = [library[0], every[0], len(runs)]
 
 
 def run_study(args):
@@ -248,8 +279,9 @@ def run_study(args):
         study.report_transfer()
         study.report_detection()
         study.report_baselines()
+        study.report_mistakes()
     known = len(study.corpus["reference"]) + len(study.corpus["healthy"])
-    print(f"\nfigure fp_programs {len(programs) + known} programs")
+    print(f"\nfigure fp_programs {len(study.healthy) + known} programs")
     print(f"figure fp_own_violations {own} violations")
     for name, (row, member) in FIGURES.items():
         if row in rates:
