@@ -442,6 +442,15 @@ static void link_samples(tocsin_observer *observer, const tocsin_frame *frame)
     }
 }
 
+/* When an optimizer's step was left last; one that ran a closure has no place in the order. */
+static void remember_step(tocsin_process *process, tocsin_thread *thread, const tocsin_frame *frame)
+{
+    bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
+    process->unordered |= closure;
+    if (frame->slot >= 0)
+        thread->steps[frame->slot] = closure ? 0 : thread->clock;
+}
+
 static void leave(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event)
 {
     tocsin_thread *thread = thread_at(observer, process, event->thread);
@@ -456,8 +465,10 @@ static void leave(tocsin_observer *observer, tocsin_process *process, const tocs
     tocsin_frame *frame = &thread->frames.items[at - 1];
     bool completed = event->kind == TOCSIN_EVENT_EXIT;
     close_call(observer, process, thread, frame, completed);
-    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP)
+    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP) {
         link_samples(observer, frame);
+        remember_step(process, thread, frame);
+    }
     for (size_t i = 0; i < observer->active_count && observer->status == TOCSIN_OK; ++i)
         if (observer->active[i]->leave != NULL)
             observer->active[i]->leave(observer, process, thread, frame, event, completed);

@@ -196,7 +196,8 @@ struct tocsin_needs; /* what a recorder must record: selection_write.c */
 
 /* A relation: one file, one constant `tocsin_relation_<name>` and one line in the table below. It
  * is told of what happens and emits instances. Every hook may be NULL; a relation none of whose
- * kinds is wanted is not asked at all. */
+ * kinds is wanted is not asked at all, so none may need what another leaves behind (but CONTAIN
+ * what ARGUMENT makes: they are always in one shard). */
 typedef struct tocsin_relation_part {
     const uint8_t *kinds; /* of the populations that it makes, ended by 0; no other makes them */
     uint8_t cost;         /* of inferring, beside the others: shards are made equal by it; 0: 1 */

@@ -105,20 +105,6 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
     }
 }
 
-static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
-                  tocsin_frame *frame, const tocsin_event *event, bool completed)
-{
-    (void)observer;
-    (void)event;
-    (void)completed;
-    if (frame->role != TOCSIN_ROLE_OPTIMIZER_STEP)
-        return;
-    bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
-    process->unordered |= closure;
-    if (frame->slot >= 0)
-        thread->steps[frame->slot] = closure ? 0 : thread->clock;
-}
-
 static const uint8_t kinds[] = {TOCSIN_POPULATION_REPEATED_CALL, 0};
 const tocsin_relation_part tocsin_relation_sequence = {
-    .kinds = kinds, .cost = 2, .callable = give_population, .enter = enter, .leave = leave};
+    .kinds = kinds, .cost = 2, .callable = give_population, .enter = enter};
