@@ -329,11 +329,11 @@ static tocsin_conjunction and_also(tocsin_translation *made, const tocsin_conjun
     return (tocsin_conjunction){.count = from->count + 1, .clauses = clauses};
 }
 
-void tocsin_translation_require_known(tocsin_translation *made)
+void tocsin_translation_add_also(tocsin_translation *made)
 {
-    for (size_t k = 0; k < TOCSIN_COUNT_OF(made->known); ++k) {
-        tocsin_clause there = {.kind = TOCSIN_CLAUSE_EXIST, .field = made->known[k]};
-        if (there.field == 0)
+    for (size_t k = 0; k < TOCSIN_COUNT_OF(made->also); ++k) {
+        tocsin_clause clause = made->also[k];
+        if (clause.kind == 0)
             continue;
         if (made->inverted) {
             tocsin_translation_refuse(made, "it judges tensors under an inverted precondition");
@@ -342,7 +342,7 @@ void tocsin_translation_require_known(tocsin_translation *made)
         if (made->any_count == 0)
             made->any[made->any_count++] = (tocsin_conjunction){.count = 0};
         for (uint32_t i = 0; i < made->any_count && !made->no_memory; ++i)
-            made->any[i] = and_also(made, &made->any[i], there);
+            made->any[i] = and_also(made, &made->any[i], clause);
     }
 }
 

@@ -66,7 +66,7 @@ static tocsin_status take_invariant(const tocsin_json_value *root, const char *p
     if (made.pair && made.population.moment == TOCSIN_MOMENT_EXIT)
         tocsin_translation_leave_out_first(&made);
     if (made.why == NULL && !made.no_memory)
-        tocsin_translation_require_known(&made);
+        tocsin_translation_add_also(&made);
     tocsin_status status = TOCSIN_OK;
     const char *text = tocsin_json_member_text(root, "text_description");
     if (made.no_memory)

@@ -242,7 +242,7 @@ static void put_parameters(rendering *made)
     } else {
         put_function(made, made->population.role, made->population.name);
     }
-    if (fact->predicate == TOCSIN_PREDICATE_CALLS)
+    if (fact->predicate == TOCSIN_PREDICATE_CALLS || fact->predicate == TOCSIN_PREDICATE_LEADS)
         put_function(made, fact->role, fact->name);
     else if (fact->predicate == TOCSIN_PREDICATE_CALLS_WITH)
         put_called_with(made);
@@ -266,6 +266,8 @@ static const char *put_relation(rendering *made)
          "distinct_arg"},
         {TOCSIN_POPULATION_REPEATED_CALL, TOCSIN_PREDICATE_FOLLOWS, "FunctionCoverRelation",
          "func_cover"},
+        {TOCSIN_POPULATION_LEADING_CALL, TOCSIN_PREDICATE_LEADS, "FunctionLeadRelation",
+         "func_lead"},
         {TOCSIN_POPULATION_CALL, TOCSIN_PREDICATE_CALLS, "APIContainRelation",
          "parent_func_call_pre"},
         {TOCSIN_POPULATION_CALL, TOCSIN_PREDICATE_CALLS_WITH, "APIContainRelation",
@@ -369,10 +371,12 @@ static bool is_about_native_runs(const rendering *made, const tocsin_conjunction
     return false;
 }
 
-/* That a tensor's property is known, which TrainCheck takes for granted. */
-static bool is_of_place(const char *field)
+/* What TrainCheck takes for granted: that a tensor's property is known, and that a call that
+ * another follows is not the last. */
+static bool is_granted(const char *field)
 {
-    return strncmp(field, "output", 6) == 0 || strncmp(field, "input[", 6) == 0;
+    return strcmp(field, "call.last") == 0 || strncmp(field, "output", 6) == 0 ||
+           strncmp(field, "input[", 6) == 0;
 }
 
 static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool pair)
@@ -382,7 +386,7 @@ static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool
     tocsin_json_key(&made->json, "clauses");
     uint32_t said = 0;
     for (uint32_t i = 0; i < all->count; ++i)
-        said += !is_of_place(tocsin_symbol_text(made->vocabulary, all->clauses[i].field));
+        said += !is_granted(tocsin_symbol_text(made->vocabulary, all->clauses[i].field));
     if (said == 0 && !pair) {
         tocsin_json_text(&made->json, "Unconditional");
         tocsin_json_end_object(&made->json);
@@ -392,7 +396,7 @@ static void put_conjunction(rendering *made, const tocsin_conjunction *all, bool
     for (uint32_t i = 0; i < all->count; ++i) {
         const tocsin_clause *clause = &all->clauses[i];
         const char *field = tocsin_symbol_text(made->vocabulary, clause->field);
-        if ((pair && is_implied(field)) || is_of_place(field))
+        if ((pair && is_implied(field)) || is_granted(field))
             continue;
         tocsin_literal value = {0};
         bool constant = clause->kind == TOCSIN_CLAUSE_CONSTANT;

@@ -52,16 +52,42 @@ static void take_distinct(tocsin_translation *made)
     made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_DISTINCT};
 }
 
-/* Cover(A, B): before each further B an A. Lead(A, B): after each A a B, before the next A. */
+static tocsin_clause there(tocsin_symbol field)
+{
+    return (tocsin_clause){.kind = TOCSIN_CLAUSE_EXIST, .field = field};
+}
+
+/* Is its precondition one of the form "unless"? */
+static bool is_inverted(const tocsin_translation *made)
+{
+    const tocsin_json_value *groups = tocsin_json_get_member(made->root, "precondition");
+    bool inverted = false;
+    return tocsin_json_get_bool(
+               tocsin_json_get_member(tocsin_json_get_member(groups, made->group), "inverted"),
+               &inverted) &&
+           inverted;
+}
+
+/* Cover(A, B): before each further B an A. Lead(A, B): after each A but the last a B, before the
+ * next A; where the precondition cannot say "but the last", it is looked up at that next A. */
 static void take_order(tocsin_translation *made, bool cover)
 {
     made->group = cover ? "func_cover" : "func_lead";
     const char *first = plain_function_of(made, 0), *second = plain_function_of(made, 1);
     if (first == NULL || second == NULL)
         return;
-    by_function(made, TOCSIN_POPULATION_REPEATED_CALL, cover ? second : first);
-    made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_FOLLOWS,
-                                   .name = tocsin_translation_symbol(made, cover ? first : second)};
+    bool leads = !cover && !is_inverted(made);
+    by_function(made, leads ? TOCSIN_POPULATION_LEADING_CALL : TOCSIN_POPULATION_REPEATED_CALL,
+                cover ? second : first);
+    made->fact =
+        (tocsin_fact_key){.predicate = leads ? TOCSIN_PREDICATE_LEADS : TOCSIN_PREDICATE_FOLLOWS,
+                          .name = tocsin_translation_symbol(made, cover ? first : second)};
+    tocsin_literal no = {.kind = TOCSIN_VALUE_BOOL};
+    if (leads)
+        made->also[0] = (tocsin_clause){.kind = TOCSIN_CLAUSE_CONSTANT,
+                                        .field = tocsin_translation_symbol(made, "call.last"),
+                                        .value = tocsin_scalar_of(made->vocabulary, &no)};
+    made->no_memory |= leads && made->also[0].value == 0;
 }
 
 /* "non_zero", None; NULL: another word. */
@@ -276,7 +302,7 @@ static void take_output(tocsin_translation *made)
                                                 ? scalar_of_sizes(made, value)
                                                 : tocsin_translation_scalar(made, field, value)};
     if (!is_always_known(property))
-        made->known[0] = made->fact.name;
+        made->also[0] = there(made->fact.name);
 }
 
 /* "output[0].shape[1]"; 0: refused. */
@@ -309,11 +335,12 @@ static void take_input_output(tocsin_translation *made)
 {
     made->group = "pre_event";
     by_function(made, TOCSIN_POPULATION_CALL_OUTPUT, plain_function_of(made, 1));
-    made->known[0] = place_of(made, made->params[0], false);
-    made->known[1] = place_of(made, made->params[2], true);
-    made->fact = (tocsin_fact_key){.predicate = TOCSIN_PREDICATE_RETURN_MATCHES,
-                                   .name = made->known[1],
-                                   .other = made->known[0]};
+    tocsin_symbol input = place_of(made, made->params[0], false);
+    tocsin_symbol output = place_of(made, made->params[2], true);
+    made->also[0] = there(input);
+    made->also[1] = there(output);
+    made->fact = (tocsin_fact_key){
+        .predicate = TOCSIN_PREDICATE_RETURN_MATCHES, .name = output, .other = input};
 }
 
 /* Threshold(x, F, y): x is never below y; one of them is an argument called min or max, the other
@@ -344,7 +371,7 @@ static void take_threshold(tocsin_translation *made)
                                                         : TOCSIN_PREDICATE_RETURN_AT_LEAST,
                                    .name = tocsin_translation_symbol(made, returned),
                                    .other = tocsin_translation_symbol(made, field)};
-    made->known[0] = made->fact.other;
+    made->also[0] = there(made->fact.other);
 }
 
 void tocsin_translation_take_relation(tocsin_translation *made)

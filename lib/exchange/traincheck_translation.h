@@ -18,7 +18,7 @@ typedef struct tocsin_translation {
     tocsin_fact_key fact;
     tocsin_fact_key more[TOCSIN_TRANSLATION_FACTS_MAX]; /* each an invariant, too */
     uint32_t more_count;
-    tocsin_symbol known[2]; /* fields without which it is not judged; 0: none */
+    tocsin_clause also[2]; /* what every part of the precondition gets besides; kind 0: none */
     tocsin_arena arena;
     tocsin_conjunction any[TOCSIN_TRANSLATION_CONJUNCTIONS_MAX];
     uint32_t any_count;
@@ -39,12 +39,12 @@ tocsin_symbol tocsin_translation_symbol(tocsin_translation *made, const char *te
 tocsin_scalar tocsin_translation_scalar(tocsin_translation *made, const char *field,
                                         const tocsin_json_value *value);
 
-/* traincheck_relation_read.c: root -> population, fact, group, known. */
+/* traincheck_relation_read.c: root -> population, fact, group, also. */
 void tocsin_translation_take_relation(tocsin_translation *made);
 /* traincheck_clause_read.c: root, group -> any, inverted. */
 void tocsin_translation_take_precondition(tocsin_translation *made);
-/* The invariant is judged only where the fields `known` are there. */
-void tocsin_translation_require_known(tocsin_translation *made);
+/* Add the clauses `also` to the precondition. */
+void tocsin_translation_add_also(tocsin_translation *made);
 /* And, of variables, where the data are not the first that were seen. */
 void tocsin_translation_leave_out_first(tocsin_translation *made);
 

@@ -3,10 +3,10 @@
  * The other side of relation_sequence.c, with the same exceptions: instances are calls of X, judged
  * when X is called again, or, the last one, when there are no more events and the process came to
  * its end; so what is claimed of the last call is claimed here only. The fields are those of the
- * first of both calls. That something comes after the last call (of a training loop, say) is a
- * habit of a program rather than of training, so it is learned only where learning is wide, and
- * judged when asked for. Data: the last call of each X in each thread, and its fields. Cost:
- * O(callables with an order) per call of X.
+ * first of both calls, and "call.last". That something comes after the last call (of a training
+ * loop, say) is a habit of a program rather than of training, so it is learned only where learning
+ * is wide, and judged when asked for. Data: the last call of each X in each thread, and its fields.
+ * Cost: O(callables with an order) per call of X.
  */
 #include <invariant/relation.h>
 
@@ -32,6 +32,7 @@ typedef struct lead {
     TOCSIN_VEC(last_call) calls;
     tocsin_map index; /* hash of process, thread, callable and slot -> index + 1 */
     tocsin_map ended; /* tocsin_process * -> 1 */
+    tocsin_symbol call_last;
 } lead;
 
 static void *open_lead(tocsin_observer *observer)
@@ -39,6 +40,9 @@ static void *open_lead(tocsin_observer *observer)
     lead *own = tocsin_zalloc(1, sizeof *own);
     if (own == NULL)
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+    else
+        own->call_last =
+            tocsin_observer_need(observer, tocsin_symbol_of(observer->vocabulary, "call.last"));
     return own;
 }
 
@@ -78,7 +82,7 @@ static last_call *find_call(tocsin_observer *observer, tocsin_process *process,
     return &own->calls.items[*index - 1];
 }
 
-static void judge(tocsin_observer *observer, const last_call *first, uint64_t previous)
+static void judge(tocsin_observer *observer, const last_call *first, uint64_t previous, bool last)
 {
     const tocsin_thread *thread = &first->process->threads.items[first->thread];
     tocsin_frame frame = {.step = first->step, .site = first->site, .callables = {first->function}};
@@ -88,6 +92,8 @@ static void judge(tocsin_observer *observer, const last_call *first, uint64_t pr
         .ordinal = first->ordinal,
         .evidence = tocsin_observer_evidence(observer, first->process, &frame, NULL)};
     tocsin_observer_begin(observer);
+    tocsin_observer_add_field(observer, ((lead *)observer->own[TOCSIN_PART_LEAD])->call_last,
+                              observer->truth[last], observer->truth[last]);
     for (size_t i = 0; i < first->fields.count; ++i)
         tocsin_observer_add_field(observer, first->fields.items[i].name, first->fields.items[i].a,
                                   first->fields.items[i].b);
@@ -127,7 +133,7 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
             return;
         uint64_t previous = tocsin_sequence_previous(observer, process, thread, frame, index);
         if (previous != 0 && last->valid)
-            judge(observer, last, previous);
+            judge(observer, last, previous, false);
         keep(observer, last, frame, i);
     }
 }
@@ -155,7 +161,7 @@ static void finish(tocsin_observer *observer)
         uint64_t previous =
             tocsin_sequence_previous(observer, last->process, thread, &frame, last->callable);
         if (previous != 0)
-            judge(observer, last, previous);
+            judge(observer, last, previous, true);
     }
 }
 

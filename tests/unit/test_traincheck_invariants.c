@@ -191,8 +191,12 @@ static void test_relations_have_their_counterparts(void **state)
                     "Between two calls of a.zero_grad, a.step is called.");
     expect_sentence(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_lead", "false",
                               PART(CONSTANT("meta_vars.stage", "\"training\""))),
-                    "Between two calls of a.step, a.zero_grad is called, when meta.stage is "
-                    "'training'.");
+                    "After every call of a.step, a.zero_grad is called before the next one and "
+                    "before the end, when call.last is False and meta.stage is 'training'.");
+    /* "unless" leaves no room for "but the last": the next call is looked at instead */
+    expect_sentence(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_lead", "true",
+                              PART(CONSTANT("meta_vars.step", "0"))),
+                    "Between two calls of a.step, a.zero_grad is called, unless meta.step is 0.");
     expect_sentence(
         INVARIANT("APIContainRelation", FUNCTIONS, "parent_func_call_pre", "false", ALWAYS),
         "Every call of a.step calls a.zero_grad.");
@@ -447,6 +451,9 @@ static void test_what_was_read_can_be_written(void **state)
                   "0.");
     expect_return(INVARIANT("FunctionCoverRelation", FUNCTIONS, "func_cover", "false", ALWAYS),
                   "Between two calls of a.zero_grad, a.step is called.");
+    expect_return(INVARIANT("FunctionLeadRelation", FUNCTIONS, "func_lead", "false", ALWAYS),
+                  "After every call of a.step, a.zero_grad is called before the next one and "
+                  "before the end, when call.last is False.");
     expect_return(INVARIANT("DistinctArgumentRelation",
                             "[{\"param_type\":\"APIParam\",\"api_full_name\":\"a.normal_\"}]",
                             "distinct_arg", "false", ALWAYS),
