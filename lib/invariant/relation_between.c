@@ -3,12 +3,13 @@
  * Scripts may write to weights between updates: they clamp and normalise them, average them over
  * ranks, load better ones. What they do not do on purpose is to train on after an evaluation with
  * other weights than before it: the averaged ones were swapped in, and not back. So a parameter is
- * judged at the start of an update of its optimizer when an evaluation ran since the last one and
- * it has rested where none ran; not when it ever changed without an evaluation, when a file was
- * loaded or ranks talked in between, nor when its data are what some earlier update made (the best
- * weights, again). Steps that run a closure read later and are not judged. Made only when asked
- * for: there is nothing to infer. Data: a word a parameter, a word a process, and a hash of what
- * each update made, STATES_MAX of them; a run that makes more is judged no longer.
+ * judged at the start of an update of its optimizer when an evaluation ran since the last one, by
+ * the same optimizer (another one begins another training), and it has rested where none ran; not
+ * when it ever changed without an evaluation, when a file was loaded or ranks talked in between,
+ * nor when its data are what some earlier update made (the best weights, again). Steps that run a
+ * closure read later and are not judged. Made only when asked for: there is nothing to infer. Data:
+ * a word a parameter, a word a process, and a hash of what each update made, STATES_MAX of them; a
+ * run that makes more is judged no longer.
  */
 #include <assert.h>
 #include <invariant/relation.h>
@@ -17,8 +18,8 @@
 
 static const uint8_t kinds[] = {TOCSIN_POPULATION_RESTING_VARIABLE, 0};
 
-enum { UPDATED = 1, RESTED = 2, WRITTEN = 4 }; /* a parameter's word */
-enum { EVALUATED = 1, EXCUSED = 2 };           /* a process's, since its last update */
+enum { UPDATED = 1, RESTED = 2, WRITTEN = 4, SLOT_SHIFT = 8 }; /* a parameter's word, and by whom */
+enum { EVALUATED = 1, EXCUSED = 2 }; /* a process's, since its last update */
 
 typedef struct between {
     tocsin_population population;
@@ -97,14 +98,15 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     uint64_t *word = word_of(observer, &own->variables, variable);
     if (word == NULL)
         return;
+    uint64_t slot = (uint64_t)(frame->slot + 1);
     if (sample->moment == TOCSIN_MOMENT_EXIT) {
-        *word |= UPDATED;
+        *word = (*word & (RESTED | WRITTEN)) | UPDATED | slot << SLOT_SHIFT;
         if (own->made.count < STATES_MAX &&
             !tocsin_map_put(&own->made, hash_of(variable, &sample->digest), 1))
             tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
         return;
     }
-    if ((*word & UPDATED) == 0 || (*word & WRITTEN) != 0 ||
+    if ((*word & UPDATED) == 0 || (*word & WRITTEN) != 0 || *word >> SLOT_SHIFT != slot ||
         (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0)
         return;
     const uint64_t *flags = tocsin_map_find(&own->processes, (uint64_t)(uintptr_t)process);
@@ -157,6 +159,7 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
                       TOCSIN_VARIABLE_PARAMETER, true);
     tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
                       TOCSIN_VARIABLE_PARAMETER, true);
+    tocsin_need_call(needs, TOCSIN_ROLE_OPTIMIZER_STEP, 0, true); /* which optimizer */
     tocsin_need_call(needs, TOCSIN_ROLE_COLLECTIVE, 0, false);
     tocsin_need_call(needs, TOCSIN_ROLE_CHECKPOINT, 0, false);
 }

@@ -1,11 +1,11 @@
-/* Loaded weights: they are not all initialised anew before training goes on with them.
+/* Loaded weights: they are not all initialised anew before the model runs.
  *
- * A script may initialise a head after it loaded a model, mask, average or scale what it loaded.
- * What it does not do on purpose is to draw every matrix of a module again that it has just loaded
- * and not used. So a tensor is judged when an optimizer steps that holds a parameter of the module:
- * it is not in place if its data are not what was loaded, its memory was filled by an initialiser
- * since, no model ran in between, and no matrix of the module is as loaded. The recorder says which
- * tensors of a step belong to which loading. Made only when asked for: there is nothing to infer.
+ * A script may initialise a head after it loaded a model, mask, average or scale what it loaded, or
+ * draw it again after it was used. What it does not do on purpose is to draw every matrix of a
+ * module again that it has just loaded. So the tensors of a module are looked at when it next runs,
+ * and judged at the update that follows: one is not in place if its data are not what was loaded,
+ * its memory was filled by an initialiser since, and no matrix of the module is as loaded. The
+ * recorder says which loading they are of. Made only when asked for: there is nothing to infer.
  * Data: a record a loaded tensor and a clock a filled memory, TENSORS_MAX of each; then all are
  * forgotten. Cost: O(1) map look-ups a state and a fill.
  */
@@ -23,12 +23,8 @@ typedef struct loaded_tensor {
     tocsin_digest digest;
 } loaded_tensor;
 
-typedef struct fill {
-    uint64_t clock;
-    uint64_t ran; /* when a model had last begun to run */
-} fill;
-
-typedef struct found { /* in the step that is open */
+typedef struct found { /* in a model that ran since the last update */
+    const tocsin_process *process;
     tocsin_sample sample;
     uint64_t loading;
     bool same, refilled;
@@ -36,13 +32,11 @@ typedef struct found { /* in the step that is open */
 
 typedef struct loaded {
     tocsin_population population;
-    uint64_t clock;   /* of loadings, fills and models that begin to run */
+    uint64_t clock;   /* of loadings and fills */
     tocsin_map index; /* process, loading and variable -> tensors + 1 */
     TOCSIN_VEC(loaded_tensor) tensors;
-    tocsin_map filled; /* process and memory -> fills + 1 */
-    TOCSIN_VEC(fill) fills;
-    tocsin_map ran; /* process -> clock */
-    TOCSIN_VEC(found) step;
+    tocsin_map filled; /* process and memory -> clock */
+    TOCSIN_VEC(found) found;
 } loaded;
 
 static void *open_loaded(tocsin_observer *observer)
@@ -62,10 +56,8 @@ static void close_loaded(void *memory)
     loaded *own = memory;
     tocsin_map_free(&own->index);
     tocsin_map_free(&own->filled);
-    tocsin_map_free(&own->ran);
     TOCSIN_VEC_FREE(&own->tensors);
-    TOCSIN_VEC_FREE(&own->fills);
-    TOCSIN_VEC_FREE(&own->step);
+    TOCSIN_VEC_FREE(&own->found);
     tocsin_free(own);
 }
 
@@ -78,7 +70,7 @@ static void forget(loaded *own)
 {
     tocsin_map_clear(&own->index);
     tocsin_map_clear(&own->filled);
-    own->tensors.count = own->fills.count = 0;
+    own->tensors.count = 0;
 }
 
 static void keep(tocsin_observer *observer, loaded *own, const tocsin_process *process,
@@ -98,16 +90,15 @@ static bool is_refilled(const loaded *own, const tocsin_process *process,
 {
     if (memory == NULL || memory->kind != TOCSIN_VALUE_TENSOR || memory->count == 0)
         return false;
-    const uint64_t *known = tocsin_map_find(&own->filled, key_of(process, 0, memory->count));
-    const fill *last = known != NULL ? &own->fills.items[*known - 1] : NULL;
-    return last != NULL && last->clock > tensor->clock && last->ran < tensor->clock;
+    const uint64_t *filled = tocsin_map_find(&own->filled, key_of(process, 0, memory->count));
+    return filled != NULL && *filled > tensor->clock;
 }
 
 static void state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
                   const tocsin_sample *sample, const tocsin_event *event)
 {
     loaded *own = observer->own[TOCSIN_PART_LOADED];
-    if (own->population == 0 || frame == NULL || sample->attribute != TOCSIN_ATTRIBUTE_LOADED ||
+    if (own->population == 0 || sample->attribute != TOCSIN_ATTRIBUTE_LOADED ||
         sample->variable->kind != TOCSIN_VARIABLE_PARAMETER ||
         (sample->flags & TOCSIN_STATE_DIGESTED) == 0)
         return;
@@ -115,21 +106,22 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     if (number == NULL || number->kind != TOCSIN_VALUE_INT)
         return;
     uint64_t loading = (uint64_t)number->as.integer;
-    if (frame->role == TOCSIN_ROLE_CHECKPOINT) {
+    if (frame != NULL && frame->role == TOCSIN_ROLE_CHECKPOINT) {
         keep(observer, own, process, sample, loading);
         return;
     }
     const uint64_t *known =
         tocsin_map_find(&own->index, key_of(process, loading, sample->variable->symbol));
-    if (known == NULL || frame->role != TOCSIN_ROLE_OPTIMIZER_STEP)
+    if (known == NULL || own->found.count >= TENSORS_MAX)
         return;
     const loaded_tensor *tensor = &own->tensors.items[*known - 1];
     if (tensor->dtype != sample->dtype || tensor->shape != sample->shape)
         return;
     found made = {
-        *sample, loading, memcmp(&tensor->digest, &sample->digest, sizeof sample->digest) == 0,
+        process, *sample, loading,
+        memcmp(&tensor->digest, &sample->digest, sizeof sample->digest) == 0,
         is_refilled(own, process, tensor, tocsin_state_value(process, event, "parameter"))};
-    if (!TOCSIN_VEC_PUSH(&own->step, made))
+    if (!TOCSIN_VEC_PUSH(&own->found, made))
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
 }
 
@@ -156,22 +148,23 @@ static void judge(tocsin_observer *observer, const loaded *own, const tocsin_pro
     }
 }
 
-static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
-                  tocsin_frame *frame, const tocsin_event *event, bool completed)
+static void judge_all(tocsin_observer *observer, loaded *own, const tocsin_process *process,
+                      const tocsin_frame *frame)
 {
-    loaded *own = observer->own[TOCSIN_PART_LOADED];
-    (void)thread;
-    (void)event;
-    (void)completed;
-    if (frame->role != TOCSIN_ROLE_OPTIMIZER_STEP)
-        return;
-    for (size_t first = 0, end; first < own->step.count; first = end) {
-        for (end = first; end < own->step.count &&
-                          own->step.items[end].loading == own->step.items[first].loading;)
-            ++end;
-        judge(observer, own, process, frame, &own->step.items[first], end - first);
+    size_t kept = 0;
+    for (size_t first = 0, end; first < own->found.count; first = end) {
+        const found *of = &own->found.items[first];
+        for (end = first + 1; end < own->found.count; ++end)
+            if (own->found.items[end].process != of->process ||
+                own->found.items[end].loading != of->loading)
+                break;
+        if (of->process == process)
+            judge(observer, own, process, frame, of, end - first);
+        else /* of another process */
+            for (size_t i = first; i < end; ++i)
+                own->found.items[kept++] = own->found.items[i];
     }
-    own->step.count = 0;
+    own->found.count = kept;
 }
 
 static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
@@ -179,30 +172,15 @@ static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thr
 {
     loaded *own = observer->own[TOCSIN_PART_LOADED];
     (void)thread;
+    if (frame->role == TOCSIN_ROLE_OPTIMIZER_STEP && own->found.count > 0)
+        judge_all(observer, own, process, frame);
     if (frame->role != TOCSIN_ROLE_INITIALIZE || own->tensors.count == 0 ||
         event->value_count == 0 || event->values[0].kind != TOCSIN_VALUE_TENSOR ||
         event->values[0].count == 0)
         return;
-    if (own->fills.count >= TENSORS_MAX)
+    if (own->filled.count >= TENSORS_MAX)
         forget(own);
-    uint64_t *known = tocsin_map_at(&own->filled, key_of(process, 0, event->values[0].count));
-    if (known != NULL && *known == 0 && TOCSIN_VEC_PUSH(&own->fills, (fill){0}))
-        *known = own->fills.count;
-    if (known == NULL || *known == 0) {
-        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-        return;
-    }
-    const uint64_t *ran = tocsin_map_find(&own->ran, (uint64_t)(uintptr_t)process);
-    own->fills.items[*known - 1] = (fill){++own->clock, ran != NULL ? *ran : 0};
-}
-
-/* "stage" is said when a model begins to run in another way. */
-static void meta(tocsin_observer *observer, tocsin_process *process, const tocsin_event *event)
-{
-    loaded *own = observer->own[TOCSIN_PART_LOADED];
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    if (strcmp(dictionary->string(dictionary->producer, event->key), "stage") == 0 &&
-        !tocsin_map_put(&own->ran, (uint64_t)(uintptr_t)process, ++own->clock))
+    if (!tocsin_map_put(&own->filled, key_of(process, 0, event->values[0].count), ++own->clock))
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
 }
 
@@ -221,7 +199,5 @@ const tocsin_relation_part tocsin_relation_loaded = {.kinds = kinds,
                                                      .open = open_loaded,
                                                      .close = close_loaded,
                                                      .enter = enter,
-                                                     .leave = leave,
                                                      .state = state,
-                                                     .meta = meta,
                                                      .need = need};

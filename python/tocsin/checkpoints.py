@@ -1,7 +1,7 @@
 """What a checkpoint holds: a STATE "saved" or "loaded" for each tensor (docs/recording.md).
 
 Read are what torch.save was given and torch.load returned, the dicts given to load_state_dict of
-modules and optimizers, and what these have of it when the next step begins. Only dicts, lists and
+modules and optimizers, and what these have of it when they run or step next. Only dicts, lists and
 tuples are looked into, none by way of code of the user's.
 """
 
@@ -37,20 +37,13 @@ def returned(name, args, kwargs, result):
         _record(result, "loaded", _loaded)
     elif name == "torch.nn.Module.load_state_dict":
         given = _argument(args, kwargs, 1, "state_dict")
-        _record(given, "loaded", _loaded, loaded_models.loaded(args[0]) if _loaded else None)
+        into = loaded_models.loaded(args[0], _loaded) if _loaded else None
+        _record(given, "loaded", _loaded, into)
     elif name == "torch.optim.Optimizer.load_state_dict" and _loaded:
         loading = optimizer_state.loaded(args[0], _loaded)
         _record(_argument(args, kwargs, 1, "state_dict"), "loaded", _loaded, loading)
     if name.endswith((".load", ".load_state_dict")):
         optimizer_state.expect_change()
-        _core.watch_before_step(_steps)
-
-
-def _steps(optimizer):
-    """Before a step of an optimizer: what it and the models have of what they loaded."""
-    waits = optimizer_state.before_step(optimizer)
-    if not (loaded_models.before_step(optimizer, _loaded) or waits):
-        _core.watch_before_step(None)
 
 
 def _record(content, attribute, amount, into=None):

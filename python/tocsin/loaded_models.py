@@ -1,7 +1,7 @@
-"""What models have of the weights that they loaded, when training goes on (docs/recording.md).
+"""What models have of the weights that they loaded, when they run next (docs/recording.md).
 
-A module that has loaded a state dict is remembered, weakly, until an optimizer that holds one of
-its parameters steps; then all its parameters are read once. Each loading has a number, so that what
+A module that has loaded a state dict is remembered, weakly, until it runs, or a model that it is
+in, or a part of it; then all its parameters are read once. Each loading has a number, so that what
 is found then is compared with what was loaded into this module and no other.
 """
 
@@ -12,9 +12,26 @@ from tocsin import _core, variables
 
 PARAMETER = 1  # tocsin/event.h: tocsin_variable_kind
 MODULES_MAX = 256
+RUNS_MAX = 64  # of other models; then it is given up
 
 _numbers = count(1)
-_waiting: list[tuple[weakref.ref, int]] = []
+_waiting: list["_Loading"] = []
+
+
+class _Loading:
+    def __init__(self, module):
+        self.number = next(_numbers)
+        self.module = weakref.ref(module)
+        self.runs = 0
+
+
+def _unwrapped(module):
+    """The model in a wrapper, which may live longer."""
+    inner = module
+    while inner is not None:
+        module = inner
+        inner = module._modules.get(variables._WRAPPERS.get(type(module).__name__))
+    return module
 
 
 def _parameters(module):
@@ -27,38 +44,35 @@ def _parameters(module):
     }
 
 
-def _unwrapped(module):
-    """The model in a wrapper, which may live longer."""
-    inner = module
-    while inner is not None:
-        module = inner
-        inner = module._modules.get(variables._WRAPPERS.get(type(module).__name__))
-    return module
+def _is_part(module, whole):
+    return any(inner is module for _, inner in variables.walk(whole, ""))
 
 
-def loaded(module):
+def loaded(module, amount):
     """After its load_state_dict. Returns what to say of each tensor by its key."""
     module = _unwrapped(module)
-    number, parameters = next(_numbers), _parameters(module)
-    others = [w for w in _waiting if w[0]() is not None and w[0]() is not module]
-    _waiting[:] = [*others[1 - MODULES_MAX :], (weakref.ref(module), number)]
-
-    def into(key):
-        return (("loading", number),) if key in parameters else ()
-
-    return into
+    others = [w for w in _waiting if w.module() is not None and w.module() is not module]
+    _waiting[:] = [*others[1 - MODULES_MAX :], _Loading(module)]
+    _core.watch_before_run(lambda model: _runs(model, amount))
+    pairs, names = (("loading", _waiting[-1].number),), _parameters(module).keys()
+    return lambda key: pairs if key in names else ()
 
 
-def before_step(optimizer, amount):
-    """Before a step: True if some module still waits for one."""
-    held = {id(p) for group in optimizer.param_groups for p in group["params"]}
-    for entry in list(_waiting):
-        module = entry[0]()
-        parameters = {} if module is None else _parameters(module)
-        if module is not None and held.isdisjoint(map(id, parameters.values())):
-            continue
-        _waiting.remove(entry)
-        for name, parameter in parameters.items():
-            _core.record_state(name, PARAMETER, "torch.nn.Parameter", "loaded", amount, parameter,
-                               True, (("loading", entry[1]), ("parameter", parameter)))  # fmt: skip
-    return bool(_waiting)
+def _runs(model, amount):
+    """Before an outermost model runs."""
+    for loading in list(_waiting):
+        module = loading.module()
+        loading.runs += 1
+        concerned = module is not None and (_is_part(module, model) or _is_part(model, module))
+        if concerned:
+            _record(module, loading.number, amount)
+        if concerned or module is None or loading.runs >= RUNS_MAX:
+            _waiting.remove(loading)
+    if not _waiting:
+        _core.watch_before_run(None)
+
+
+def _record(module, number, amount):
+    for name, parameter in _parameters(module).items():
+        _core.record_state(name, PARAMETER, "torch.nn.Parameter", "loaded", amount, parameter, True,
+                           (("loading", number), ("parameter", parameter)))  # fmt: skip

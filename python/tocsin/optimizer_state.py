@@ -48,15 +48,16 @@ def loaded(optimizer, amount):
     _amount_loaded = amount
     pairs = (("loading", next(_numbers)),)
     _loaded[optimizer] = pairs
+    _core.watch_before_step(_steps)
     return lambda _: pairs
 
 
-def before_step(optimizer):
-    """Before a step: True if some optimizer that has loaded still waits for its own."""
+def _steps(optimizer):
     pairs = _loaded.pop(optimizer, None)
     if pairs is not None:
         record(optimizer, "loaded", _amount_loaded, pairs)
-    return bool(_loaded)
+    if not _loaded:
+        _core.watch_before_step(None)
 
 
 def _names():

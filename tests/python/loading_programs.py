@@ -77,6 +77,20 @@ def used_before_it_is_drawn_again():
     update(model, adam(model))
 
 
+def folds():
+    """The best weights of a fold are tested; then the same model starts over."""
+    model = network()
+    for _ in range(2):
+        model.apply(draw)
+        update(model, adam(model))
+        best = copy.deepcopy(model.state_dict())
+        with torch.no_grad():
+            model(torch.randn(4, 8))
+        model.load_state_dict(best)
+        with torch.no_grad():
+            model(torch.randn(4, 8))
+
+
 def tried_and_thrown_away():
     """A first model only shows that the file can be read; another one lies where it lay."""
     kept = pretrained()
@@ -226,9 +240,9 @@ def narrowed():
 
 
 HEALTHY = """
-    fine_tuning new_head_by_its_own_optimizer used_before_it_is_drawn_again tried_and_thrown_away
-    pruned average_restored_by_hand in_another_precision wrapped two_models_in_another_order
-    target_network
+    fine_tuning new_head_by_its_own_optimizer used_before_it_is_drawn_again folds
+    tried_and_thrown_away pruned average_restored_by_hand in_another_precision wrapped
+    two_models_in_another_order target_network
 """.split()
 
 if __name__ == "__main__":

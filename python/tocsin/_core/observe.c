@@ -245,6 +245,7 @@ static void observe_context(const tocsin_hook *hook, const thread_state *thread,
                variables_saw_root(self)) {
         bool training = enabled && value_module_is_training(self);
         tocsin_recorder_observed_stage(observe_recorder, training ? "training" : "evaluation");
+        watch_run(self);
     }
 }
 

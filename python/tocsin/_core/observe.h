@@ -176,6 +176,8 @@ void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t n
                     PyObject *kwnames, PyObject *result);
 /* Tell a watcher, if there is one, that this optimizer is about to step; after its ENTER. */
 void watch_step(PyObject *optimizer);
+/* The same of an outermost model that is about to run; before its ENTER. */
+void watch_run(PyObject *model);
 /* Is the hook watched and not recorded? Both? */
 bool watch_is_silent(const tocsin_hook *hook);
 bool watch_is_aloud(const tocsin_hook *hook);
@@ -188,6 +190,7 @@ PyObject *watch_hook(PyObject *module, PyObject *arguments);
 PyObject *watch_before(PyObject *module, PyObject *arguments);
 PyObject *watch_call(PyObject *module, PyObject *arguments);
 PyObject *watch_before_step(PyObject *module, PyObject *watcher);
+PyObject *watch_before_run(PyObject *module, PyObject *watcher);
 PyObject *watch_sampling(PyObject *module, PyObject *arguments);
 PyObject *watch_record_state(PyObject *module, PyObject *arguments);
 PyObject *watch_tensor_item(PyObject *module, PyObject *tensor);

@@ -289,6 +289,7 @@ static PyMethodDef functions[] = {
     {"watch_before", watch_before, METH_VARARGS, NULL},
     {"watch_call", watch_call, METH_VARARGS, NULL},
     {"watch_before_step", watch_before_step, METH_O, NULL},
+    {"watch_before_run", watch_before_run, METH_O, NULL},
     {"sampling", watch_sampling, METH_VARARGS, NULL},
     {"record_state", watch_record_state, METH_VARARGS, NULL},
     {"tensor_item", watch_tensor_item, METH_O, NULL},

@@ -24,11 +24,12 @@ typedef struct hook_watch {
 static PyObject *role_watchers[ROLES_MAX];
 static hook_watch watches[WATCHES_MAX];
 static int watch_count;
-static PyObject *before_step; /* seldom set */
+static PyObject *before_step, *before_run; /* seldom set */
 
 void watch_clear(void)
 {
     Py_CLEAR(before_step);
+    Py_CLEAR(before_run);
     for (int role = 0; role < ROLES_MAX; role++)
         Py_CLEAR(role_watchers[role]);
     for (int i = 0; i < watch_count; i++)
@@ -108,15 +109,25 @@ void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t n
     tell(hook, args, nargs, kwnames, result);
 }
 
-void watch_step(PyObject *optimizer)
+static void tell_of(PyObject *kept, PyObject *object)
 {
-    PyObject *watcher = Py_XNewRef(before_step);
+    PyObject *watcher = Py_XNewRef(kept);
     if (__builtin_expect(watcher == NULL, 1))
         return;
-    PyObject *answer = PyObject_CallOneArg(watcher, optimizer);
+    PyObject *answer = PyObject_CallOneArg(watcher, object);
     Py_XDECREF(answer);
     Py_DECREF(watcher);
     observe_clear_error();
+}
+
+void watch_step(PyObject *optimizer)
+{
+    tell_of(before_step, optimizer);
+}
+
+void watch_run(PyObject *model)
+{
+    tell_of(before_run, model);
 }
 
 /* watch_before_step(callable or None): told of each optimizer that is about to step. */
@@ -124,6 +135,14 @@ PyObject *watch_before_step(PyObject *module, PyObject *watcher)
 {
     (void)module;
     Py_XSETREF(before_step, watcher == Py_None ? NULL : Py_NewRef(watcher));
+    Py_RETURN_NONE;
+}
+
+/* watch_before_run(callable or None): told of each outermost model that is about to run. */
+PyObject *watch_before_run(PyObject *module, PyObject *watcher)
+{
+    (void)module;
+    Py_XSETREF(before_run, watcher == Py_None ? NULL : Py_NewRef(watcher));
     Py_RETURN_NONE;
 }
 
