@@ -65,6 +65,12 @@ static void close_consistent(void *memory)
     tocsin_free(own);
 }
 
+static bool wants_evidence(const tocsin_observer *observer, const tocsin_process *process)
+{
+    return tocsin_process_is_distributed(process) &&
+           tocsin_observer_wants_field(observer, observer->var_replicated);
+}
+
 static uint64_t word_of(const tocsin_map *map, const void *key)
 {
     const uint64_t *known = tocsin_map_find(map, (uint64_t)(uintptr_t)key);
@@ -102,7 +108,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
 {
     consistent *own = observer->own[TOCSIN_PART_CONSISTENT];
     if (frame == NULL || frame->role != TOCSIN_ROLE_OPTIMIZER_STEP ||
-        !tocsin_process_is_distributed(process))
+        !wants_evidence(observer, process))
         return;
     bool digested =
         (sample->flags & (TOCSIN_STATE_DIGESTED | TOCSIN_STATE_HASHED)) == TOCSIN_STATE_DIGESTED;
@@ -141,17 +147,27 @@ static bool sums_tensors(const tocsin_observer *observer, const tocsin_process *
     return sums && tensor;
 }
 
+static bool is_inside(const tocsin_thread *thread, uint8_t role)
+{
+    for (size_t i = 0; i + 1 < thread->open; ++i)
+        if (thread->frames.items[i].role == role)
+            return true;
+    return false;
+}
+
+/* What an optimizer sums up by itself are no gradients any more: weights that are averaged now and
+ * then. */
 static void enter(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
                   tocsin_frame *frame, const tocsin_event *event)
 {
     consistent *own = observer->own[TOCSIN_PART_CONSISTENT];
-    bool inside =
-        thread->open > 1 && thread->frames.items[thread->open - 2].role == TOCSIN_ROLE_BACKWARD;
-    if (!tocsin_process_is_distributed(process))
+    if (!wants_evidence(observer, process))
         return;
-    if (frame->role == TOCSIN_ROLE_BACKWARD && !inside)
+    if (frame->role == TOCSIN_ROLE_BACKWARD && !is_inside(thread, TOCSIN_ROLE_BACKWARD))
         set_word(observer, &own->sums, process, 0);
-    else if (frame->role == TOCSIN_ROLE_COLLECTIVE && sums_tensors(observer, process, frame, event))
+    else if (frame->role == TOCSIN_ROLE_COLLECTIVE &&
+             !is_inside(thread, TOCSIN_ROLE_OPTIMIZER_STEP) &&
+             sums_tensors(observer, process, frame, event))
         set_word(observer, &own->sums, process, 1);
 }
 

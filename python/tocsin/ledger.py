@@ -93,6 +93,15 @@ def _sampler(indices):
     return _own(indices, "sampler") or indices
 
 
+def _skips(indices):
+    """Does a batch sampler leave out the first batches? So an epoch goes on after a restart."""
+    for _ in range(WRAPPERS_MAX):
+        if _own(indices, "skip_batches"):
+            return True
+        indices = _own(indices, "batch_sampler") or indices
+    return False
+
+
 def _facts(iterator, indices):
     """What is known of the loader, as pairs."""
     sampler = _sampler(indices)
@@ -102,7 +111,7 @@ def _facts(iterator, indices):
     except Exception:
         pass  # an iterable dataset
     shuffle = _own(sampler, "shuffle")
-    partial = None
+    partial = _skips(indices) or None
     if type(sampler).__name__ == "RandomSampler":
         shuffle = True
         if _own(sampler, "replacement") or _own(sampler, "_num_samples") is not None:

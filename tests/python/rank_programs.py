@@ -171,6 +171,23 @@ def fewer_samples(rank):
         descend(model, optimizer, DataLoader(data, batch_size=4, sampler=drawn))
 
 
+class Skipping(BatchSampler):
+    """What accelerate's skip_first_batches makes."""
+
+    def __init__(self, batch_sampler, skip_batches):
+        self.batch_sampler = batch_sampler
+        self.sampler = batch_sampler.sampler
+        self.skip_batches = skip_batches
+
+    def __iter__(self):
+        return iter(list(self.batch_sampler)[self.skip_batches :])
+
+
+def epoch_resumed(rank):
+    """The rest of an epoch, after a restart, is less than a rank's share."""
+    replicated(rank, 7 + rank, lambda data: Skipping(shards(data), 4))
+
+
 # ---- mistakes -------------------------------------------------------------------------------
 
 

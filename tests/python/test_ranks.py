@@ -16,7 +16,7 @@ import rank_programs
 PROGRAMS = Path(rank_programs.__file__)
 HEALTHY = (
     "data_parallel epochs_broken_off averaged_by_hand averaged_now_and_then side_by_side stages "
-    "losses_of_nothing fewer_samples"
+    "losses_of_nothing fewer_samples epoch_resumed"
 ).split()
 LIBRARY_ONLY = ["seeded_alike"]
 BUGGY = {  # of the first finding: what is seen

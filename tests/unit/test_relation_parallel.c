@@ -20,6 +20,7 @@ typedef struct fake_update {
     bool zero;                        /* the data before it */
     bool alike;                       /* the gradient's elements are */
     bool sums, sums_numbers;          /* between the backward pass and the step */
+    bool sums_inside;                 /* the step */
     uint32_t flags;
 } fake_update;
 
@@ -58,6 +59,8 @@ static void update(fake_process *process, fake_update made)
     read_tensor(process, "grad", TOCSIN_MOMENT_ENTER, made.gradient, 1, made.alike, made.flags);
     read_tensor(process, "data", TOCSIN_MOMENT_ENTER, made.before, made.zero ? 0 : 1, false,
                 made.flags);
+    if (made.sums_inside)
+        reduce(process, 2);
     read_tensor(process, "data", TOCSIN_MOMENT_EXIT, made.after, 1, false, made.flags);
     leave(process, "torch.optim.Optimizer.step", TOCSIN_ROLE_OPTIMIZER_STEP);
     meta_int(process, "step", ++process->step);
@@ -104,6 +107,10 @@ static void test_evidence_of_copies(void **state)
     assert_string_equal(replicated(alone, (fake_update){7, 5, 9, .flags = 0}, NULL), "nn");
     alone.sums_numbers = true;
     assert_string_equal(replicated(alone, (fake_update){7, 5, 9, .sums_numbers = true}, NULL),
+                        "nn");
+    /* an optimizer that averages weights now and then */
+    fake_update inside = {.before = 7, .gradient = 5, .after = 9, .sums_inside = true};
+    assert_string_equal(replicated(inside, (fake_update){7, 6, 8, .sums_inside = true}, NULL),
                         "nn");
     /* one DistributedDataParallel over all of them; over some of them */
     assert_string_equal(replicated(alone, (fake_update){6, 5, 9, .flags = 0}, "world"), "yy");
