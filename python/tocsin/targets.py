@@ -254,9 +254,21 @@ class Selection:
         self.everything = names is None and roles is None
         self.names = frozenset(names or ())
         self.roles = frozenset(roles or ())
+        self.outermost: set[str] = set()
+
+    def look_at(self, targets: Iterable[Target]) -> None:
+        """Where the outermost calls of a role count, one function is recorded only if all are seen:
+        `train` that `eval` calls is no call of its own."""
+        named = (target for target in targets if target.name in self.names)
+        self.outermost.update(t.role for t in named if t.role and t.flags & _core.OUTERMOST)
 
     def __contains__(self, target: Target) -> bool:
-        return self.everything or target.name in self.names or target.role in self.roles
+        return (
+            self.everything
+            or target.name in self.names
+            or target.role in self.roles
+            or target.role in self.outermost
+        )
 
 
 _selection: Selection | None = None
@@ -267,6 +279,8 @@ def hook(targets: Iterable[Target]) -> int:
     """Hook the selected ones of `targets` and return how many that were. What cannot be hooked is
     left alone."""
     count = 0
+    targets = list(targets)
+    _selection.look_at(targets)
     for target in targets:
         if target not in _selection:
             continue

@@ -16,8 +16,18 @@ TRAIN = """
 """
 
 
-def select(*lines):
-    script = Script(TRAIN)
+MODES = """
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.eval()
+    model.train()
+    model(torch.randn(4, 2)).sum().backward()
+    optimizer.step()
+"""
+
+
+def select(*lines, body=TRAIN):
+    script = Script(body)
     selection = script.root / "selection"
     selection.write_text("\n".join(("tocsin-selection 1", *lines, "")))
     result = script.recorded(TOCSIN_MODE="run", TOCSIN_SELECTION=str(selection), TOCSIN_QUIET="1")
@@ -65,6 +75,13 @@ def test_states():
 def test_buffers_only():
     process = select("state optimizer.step exit data digest buffer")
     assert process.variables() == ["1.num_batches_tracked", "1.running_mean", "1.running_var"]
+
+
+def test_a_call_inside_another_of_its_role_is_none():
+    process = select("function torch.nn.Module.train args", body=MODES)
+    calls = process.calls("torch.nn.Module.train")
+    assert [c["values"][-1]["value"] for c in calls] == [True]
+    assert not process.calls("torch.nn.Module.eval")
 
 
 def test_a_bad_selection_is_one_line_and_the_job_goes_on():
