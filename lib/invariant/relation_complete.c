@@ -3,19 +3,24 @@
  * A script may save adapters, a head or what is trainable on purpose, so this is learned from
  * healthy runs: whether the parameters of the model that the last update found are among what
  * torch.save was given, when at least one is, by its name and as it is now. A part of a model that
- * is saved under names of its own, averages and older weights are not judged.
+ * is saved under names of its own, averages and older weights are not judged; nor are frozen
+ * parameters that can be had again, because they hold what was loaded or trained before: below an
+ * adapter.
  * Data: the live variables of a process, and the names in the call that saves. Cost: O(1) map
  * look-ups a state, O(variables) a save.
  */
 #include <assert.h>
 #include <invariant/relation.h>
 
+#define HASHES_MAX (1u << 18) /* where there are more the better is assumed */
+
 static const uint8_t kinds[] = {TOCSIN_POPULATION_SAVED_MODEL, 0};
 
 typedef struct live {
     const tocsin_process *process;
-    tocsin_sample sample; /* after the last update that read it, */
-    int64_t step;         /* in this step */
+    tocsin_sample sample;  /* after the last update that read it, */
+    int64_t step;          /* in this step */
+    tocsin_digest trained; /* data after the last update that found it trainable */
 } live;
 
 typedef struct complete {
@@ -23,6 +28,7 @@ typedef struct complete {
     tocsin_map index; /* variable -> parameters + 1 */
     TOCSIN_VEC(live) parameters;
     tocsin_map saved; /* names, and names with digests, in the call that is open */
+    tocsin_map had;   /* digests that were loaded, or trained */
 } complete;
 
 static void *open_complete(tocsin_observer *observer)
@@ -42,6 +48,7 @@ static void close_complete(void *memory)
     complete *own = memory;
     tocsin_map_free(&own->index);
     tocsin_map_free(&own->saved);
+    tocsin_map_free(&own->had);
     TOCSIN_VEC_FREE(&own->parameters);
     tocsin_free(own);
 }
@@ -49,14 +56,30 @@ static void close_complete(void *memory)
 static void keep_live(tocsin_observer *observer, complete *own, const tocsin_process *process,
                       const tocsin_sample *sample, int64_t step)
 {
-    live now = {process, *sample, step};
     uint64_t *known = tocsin_map_at(&own->index, (uint64_t)(uintptr_t)sample->variable);
-    if (known != NULL && *known == 0 && TOCSIN_VEC_PUSH(&own->parameters, now))
+    if (known != NULL && *known == 0 && TOCSIN_VEC_PUSH(&own->parameters, (live){0}))
         *known = own->parameters.count;
-    if (known == NULL || *known == 0)
+    if (known == NULL || *known == 0) {
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
-    else
-        own->parameters.items[*known - 1] = now;
+        return;
+    }
+    live *of = &own->parameters.items[*known - 1];
+    of->process = process;
+    of->sample = *sample;
+    of->step = step;
+    if ((sample->flags & TOCSIN_STATE_REQUIRES_GRAD) != 0)
+        of->trained = sample->digest;
+}
+
+static void put(tocsin_observer *observer, tocsin_map *map, uint64_t hash)
+{
+    if (map->count < HASHES_MAX && !tocsin_map_put(map, hash, 1))
+        tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+}
+
+static uint64_t hash_data(const tocsin_process *process, const tocsin_digest *digest)
+{
+    return tocsin_hash64(digest, sizeof *digest, (uint64_t)(uintptr_t)process);
 }
 
 static uint64_t hash_with(const tocsin_variable *variable, const tocsin_sample *sample)
@@ -78,9 +101,10 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     if (own->population == 0 || frame == NULL || variable->kind != TOCSIN_VARIABLE_PARAMETER)
         return;
     if (sample->attribute == TOCSIN_ATTRIBUTE_SAVED && frame->role == TOCSIN_ROLE_CHECKPOINT) {
-        if (!tocsin_map_put(&own->saved, hash_name(variable), 1) ||
-            !tocsin_map_put(&own->saved, hash_with(variable, sample), 1))
-            tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
+        put(observer, &own->saved, hash_name(variable));
+        put(observer, &own->saved, hash_with(variable, sample));
+    } else if (sample->attribute == TOCSIN_ATTRIBUTE_LOADED) {
+        put(observer, &own->had, hash_data(process, &sample->digest));
     } else if (sample->attribute == TOCSIN_ATTRIBUTE_DATA && sample->moment == TOCSIN_MOMENT_EXIT &&
                frame->role == TOCSIN_ROLE_OPTIMIZER_STEP &&
                (sample->flags & TOCSIN_STATE_IN_MODEL) != 0 &&
@@ -89,9 +113,31 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     }
 }
 
+static void judge_parameter(tocsin_observer *observer, const complete *own,
+                            const tocsin_process *process, const tocsin_frame *frame,
+                            const live *of)
+{
+    const tocsin_variable *variable = of->sample.variable;
+    bool saved = tocsin_map_find(&own->saved, hash_name(variable)) != NULL;
+    bool frozen = (of->sample.flags & TOCSIN_STATE_REQUIRES_GRAD) == 0;
+    if (!saved && frozen &&
+        (own->had.count >= HASHES_MAX ||
+         tocsin_map_find(&own->had, hash_data(process, &of->sample.digest)) != NULL))
+        return;
+    tocsin_instance instance = {
+        .population = own->population,
+        .evidence = tocsin_observer_evidence(observer, process, frame, variable->name)};
+    tocsin_observer_begin(observer);
+    tocsin_fields_of_sample(observer, frame, &of->sample, TOCSIN_FIELDS_ALL);
+    if (saved)
+        tocsin_observer_add_fact(observer,
+                                 tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_SAVED_TOO));
+    tocsin_observer_emit(observer, &instance);
+}
+
 /* Those that the latest update of the process found: others belong to a model that is gone, or wait
  * for their own optimizer. */
-static void judge(tocsin_observer *observer, const complete *own, const tocsin_process *process,
+static void judge(tocsin_observer *observer, complete *own, const tocsin_process *process,
                   const tocsin_frame *frame)
 {
     int64_t latest = 0;
@@ -104,20 +150,13 @@ static void judge(tocsin_observer *observer, const complete *own, const tocsin_p
         any = of->process == process && of->step == latest &&
               tocsin_map_find(&own->saved, hash_with(of->sample.variable, &of->sample)) != NULL;
     }
+    for (size_t i = 0; i < own->parameters.count && any; ++i)
+        if (own->parameters.items[i].process == process)
+            put(observer, &own->had, hash_data(process, &own->parameters.items[i].trained));
     for (size_t i = 0; i < own->parameters.count && any && observer->status == TOCSIN_OK; ++i) {
         const live *of = &own->parameters.items[i];
-        const tocsin_variable *variable = of->sample.variable;
-        if (of->process != process || of->step != latest)
-            continue;
-        tocsin_instance instance = {
-            .population = own->population,
-            .evidence = tocsin_observer_evidence(observer, process, frame, variable->name)};
-        tocsin_observer_begin(observer);
-        tocsin_fields_of_sample(observer, frame, &of->sample, TOCSIN_FIELDS_ALL);
-        if (tocsin_map_find(&own->saved, hash_name(variable)) != NULL)
-            tocsin_observer_add_fact(
-                observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_SAVED_TOO));
-        tocsin_observer_emit(observer, &instance);
+        if (of->process == process && of->step == latest)
+            judge_parameter(observer, own, process, frame, of);
     }
 }
 
@@ -140,6 +179,8 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
     (void)vocabulary;
     (void)invariant;
     tocsin_need_state(needs, TOCSIN_ROLE_CHECKPOINT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_SAVED,
+                      TOCSIN_VARIABLE_PARAMETER, true);
+    tocsin_need_state(needs, TOCSIN_ROLE_CHECKPOINT, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_LOADED,
                       TOCSIN_VARIABLE_PARAMETER, true);
     tocsin_need_state(needs, TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_EXIT, TOCSIN_ATTRIBUTE_DATA,
                       TOCSIN_VARIABLE_PARAMETER, true);

@@ -23,14 +23,14 @@ static const uint8_t kinds[] = {TOCSIN_POPULATION_NAMED_STATE, TOCSIN_POPULATION
 
 typedef struct save {
     const tocsin_process *process;
+    uint64_t call;
     tocsin_map held; /* hashes: names, names with digests, keys with digests */
 } save;
 
 typedef struct moments {
     tocsin_population named, typed;
     save saves[SAVES_MAX];
-    size_t next;       /* the oldest */
-    bool open;         /* saves[next] is being filled */
+    size_t latest;
     tocsin_map dtypes; /* process, loading and name -> dtype + 1 */
 } moments;
 
@@ -99,14 +99,17 @@ static void put(tocsin_observer *observer, tocsin_map *map, uint64_t key, uint64
 /* ---- what was saved, and what was given to load_state_dict --------------------------------- */
 
 static void keep_saved(tocsin_observer *observer, moments *own, const tocsin_process *process,
-                       const tocsin_sample *sample)
+                       uint64_t call, const tocsin_sample *sample)
 {
     const char *name = sample->variable->name;
-    save *made = &own->saves[own->next];
-    if (!own->open)
+    save *made = &own->saves[own->latest];
+    if (made->process != process || made->call != call) { /* begins another */
+        own->latest = (own->latest + 1) % SAVES_MAX;
+        made = &own->saves[own->latest];
+        made->process = process;
+        made->call = call;
         tocsin_map_clear(&made->held);
-    own->open = true;
-    made->process = process;
+    }
     if (made->held.count >= TENSORS_MAX)
         return;
     put(observer, &made->held, hash_text(name, 0), 1);
@@ -164,12 +167,11 @@ static void judge_name(tocsin_observer *observer, const moments *own, const tocs
              as_saved);
 }
 
-/* 0: not known. */
 static uint8_t dtype_at(const moments *own, const tocsin_process *process, uint64_t loading,
                         const char *name)
 {
     const uint64_t *known = tocsin_map_find(&own->dtypes, dtype_key(process, loading, name));
-    return known != NULL ? (uint8_t)(*known - 1) : 0;
+    return known != NULL ? (uint8_t)(*known - 1) : 0; /* not known */
 }
 
 static void judge_dtype(tocsin_observer *observer, const moments *own,
@@ -228,21 +230,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     else if (sample->attribute == TOCSIN_ATTRIBUTE_SAVED && own->named != 0 &&
              sample->variable->kind == TOCSIN_VARIABLE_OPTIMIZER_STATE &&
              frame->role == TOCSIN_ROLE_CHECKPOINT && (sample->flags & TOCSIN_STATE_DIGESTED) != 0)
-        keep_saved(observer, own, process, sample);
-}
-
-static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,
-                  tocsin_frame *frame, const tocsin_event *event, bool completed)
-{
-    moments *own = observer->own[TOCSIN_PART_MOMENTS];
-    (void)process;
-    (void)thread;
-    (void)event;
-    (void)completed;
-    if (!own->open || frame->role != TOCSIN_ROLE_CHECKPOINT)
-        return;
-    own->open = false;
-    own->next = (own->next + 1) % SAVES_MAX;
+        keep_saved(observer, own, process, frame->call, sample);
 }
 
 static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *invariant,
@@ -258,9 +246,5 @@ static void need(const tocsin_vocabulary *vocabulary, const tocsin_invariant *in
     tocsin_need_call(needs, TOCSIN_ROLE_OPTIMIZER_STEP, 0, false);
 }
 
-const tocsin_relation_part tocsin_relation_moments = {.kinds = kinds,
-                                                      .open = open_moments,
-                                                      .close = close_moments,
-                                                      .leave = leave,
-                                                      .state = state,
-                                                      .need = need};
+const tocsin_relation_part tocsin_relation_moments = {
+    .kinds = kinds, .open = open_moments, .close = close_moments, .state = state, .need = need};

@@ -328,6 +328,38 @@ static void test_a_model_is_saved_whole(void **state)
     bench_free(bench);
 }
 
+static void save_one(fake_process *process, fake_parameter *only)
+{
+    enter(process, SAVE, TOCSIN_ROLE_CHECKPOINT);
+    emit_state(process, only, "saved", TOCSIN_MOMENT_EXIT, true, true, only->data, 1, 0, 0);
+    leave(process, SAVE, TOCSIN_ROLE_CHECKPOINT);
+}
+
+static void test_what_lies_below_an_adapter(void **state)
+{
+    (void)state;
+    relation_bench *bench = loading_bench();
+    fake_process *process = &bench->process[0];
+    fake_parameter *base = &process->parameters[0], *adapter = &process->parameters[1];
+    base->no_gradient = true;
+    train(process, (fake_step){0});
+    base->flags &= ~(uint32_t)TOCSIN_STATE_REQUIRES_GRAD;
+    train(process, (fake_step){0});
+    save_one(process, adapter); /* trained before */
+    assert_int_equal(JUDGED(bench, SAVED_MODEL, "fc1.weight"), 0);
+    base->data = 999; /* drawn, and nowhere else */
+    train(process, (fake_step){0});
+    save_one(process, adapter);
+    assert_int_equal(FAILS(bench, SAVED_MODEL, "fc1.weight", SAVED_TOO), 1);
+    enter(process, LOAD, TOCSIN_ROLE_CHECKPOINT);
+    emit_state(process, base, "loaded", TOCSIN_MOMENT_EXIT, true, true, base->data, 1, 0, 0);
+    leave(process, LOAD, TOCSIN_ROLE_CHECKPOINT);
+    save_one(process, adapter);
+    assert_int_equal(JUDGED(bench, SAVED_MODEL, "fc1.weight"), 1);
+    assert_int_equal(HOLDS(bench, SAVED_MODEL, "fc2.weight", SAVED_TOO), 3);
+    bench_free(bench);
+}
+
 /* ---- inference ----------------------------------------------------------------------------- */
 
 static void test_what_inference_sees(void **state)
@@ -359,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_state_that_becomes_narrow),
         cmocka_unit_test(test_what_is_resumed),
         cmocka_unit_test(test_a_model_is_saved_whole),
+        cmocka_unit_test(test_what_lies_below_an_adapter),
         cmocka_unit_test(test_what_inference_sees),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
