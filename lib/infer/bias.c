@@ -63,11 +63,43 @@ static tocsin_drop bias_of_callee(const tocsin_vocabulary *vocabulary,
     const char *callee = tocsin_symbol_text(vocabulary, fact.name);
     if (population.role == TOCSIN_ROLE_OPTIMIZER_STEP || starts_with(caller, "torch.optim."))
         return TOCSIN_DROP_OPTIMIZER_INTERNAL;
+    /* F.relu(inplace=True) calls relu_, not relu. */
+    const char *last = strrchr(caller, '.');
+    if (last != NULL && starts_with(callee, "torch.") && strcmp(callee + 5, last) == 0)
+        return TOCSIN_DROP_ARCHITECTURE;
     bool library =
         starts_with(caller, "torch.nn.functional.") || starts_with(caller, "torch.nn.init.");
     if (is_one_of(fact.role, verbs, sizeof verbs))
         return population.role != fact.role ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
     return library && starts_with(callee, "torch.") ? TOCSIN_DROP_KEPT : TOCSIN_DROP_ARCHITECTURE;
+}
+
+/* What makes tensors of numbers: their device, dtype and content are the user's choice. */
+static bool is_factory(const char *function)
+{
+    static const char *const prefixes[] = {"torch.as_tensor", "torch.empty",    "torch.zeros",
+                                           "torch.ones",      "torch.full",     "torch.arange",
+                                           "torch.linspace",  "torch.logspace", "torch.eye",
+                                           "torch.rand",      "torch.normal"};
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(prefixes); ++i)
+        if (starts_with(function, prefixes[i]))
+            return true;
+    return strcmp(function, "torch.tensor") == 0; /* not tensordot */
+}
+
+/* Whether a layer normalises by its batch or drops anything is decided by its module, which may be
+ * in training mode without gradients (a teacher, statistics that are computed anew) and in
+ * evaluation mode with them (frozen statistics). A builtin's arguments have no names: a flag among
+ * them is mostly this one. What train(), eval() and zero_grad() are told is a habit. */
+static bool is_mode(const char *function, const char *field, tocsin_literal literal)
+{
+    bool flag = literal.kind == TOCSIN_VALUE_BOOL;
+    if (!starts_with(function, "torch."))
+        return false;
+    return (flag && (strcmp(field, "arg.training") == 0 || starts_with(field, "arg.arg"))) ||
+           strcmp(field, "arg.dropout_p") == 0 || /* mostly not given */
+           ends_with(function, ".train") || ends_with(function, ".eval") ||
+           ends_with(function, ".zero_grad");
 }
 
 /* A tensor's properties in an argument are what the model feeds the function, and the precision the
@@ -92,6 +124,8 @@ static tocsin_drop bias_of_argument(const tocsin_vocabulary *vocabulary,
     if (starts_with(field, "self.") && !mode)
         return TOCSIN_DROP_OPTION;
     tocsin_literal literal = tocsin_scalar_literal(vocabulary, fact.value);
+    if (is_factory(function) || is_mode(function, field, literal))
+        return TOCSIN_DROP_OPTION;
     bool magnitude = (literal.kind == TOCSIN_VALUE_FLOAT && literal.real != 0) ||
                      (literal.kind == TOCSIN_VALUE_INT && literal.integer != 0);
     return magnitude ? TOCSIN_DROP_MAGNITUDE : TOCSIN_DROP_KEPT;

@@ -78,6 +78,8 @@ static void containment_is_of_the_library_and_of_verbs(void **state)
     assert_int_equal(calls(0, "torch.nn.functional.linear", 0, "torch._C._nn.linear"),
                      TOCSIN_DROP_KEPT);
     assert_int_equal(calls(0, "model.Net.forward", 0, "torch.relu"), TOCSIN_DROP_ARCHITECTURE);
+    assert_int_equal(calls(0, "torch.nn.functional.relu", 0, "torch.relu"),
+                     TOCSIN_DROP_ARCHITECTURE); /* or relu_ */
     assert_int_equal(calls(0, "torch.nn.modules.container.Sequential.forward", 0, "torch.relu"),
                      TOCSIN_DROP_ARCHITECTURE);
     assert_int_equal(calls(0, "torch.optim.adam.Adam.step", 0, "torch.add"),
@@ -132,7 +134,15 @@ static void what_is_returned_is_of_the_programs_class(void **state)
 static void arguments_are_flags_words_and_off(void **state)
 {
     (void)state;
-    assert_int_equal(argument("arg.training", "False"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("arg.inplace", "False"), TOCSIN_DROP_KEPT);
+    assert_int_equal(argument("arg.training", "False"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument("arg.dropout_p", "0"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.batch_norm", "arg.arg5", "True"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.empty", "arg.device", "None"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.nn.Module.train", "arg.mode", "True"), TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("torch.optim.Optimizer.zero_grad", "arg.set_to_none", "True"),
+                     TOCSIN_DROP_OPTION);
+    assert_int_equal(argument_of("package.train", "arg.mode", "True"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("arg.reduction", "mean"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("arg.p", "0"), TOCSIN_DROP_KEPT);
     assert_int_equal(argument("self.training", "True"), TOCSIN_DROP_KEPT);
