@@ -140,7 +140,22 @@ static bool is_limit(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
     return starts_with(other, "arg.") && strchr(other + 4, '.') == NULL;
 }
 
-static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fact_key fact)
+/* Functions of torch: layers keep precision, rank and batch, whatever else they do; other
+ * operations may reduce, broadcast or promote, so that only what keeps the whole shape is told by
+ * it; and what calls a function of the user's (checkpoint, vmap) or a method of an object returns
+ * what that does. */
+static tocsin_drop bias_of_operation(const char *function, const char *field, tocsin_fact_key fact)
+{
+    bool layer = starts_with(function, "torch.nn.functional.");
+    bool operation = starts_with(function, "torch.Tensor.") || strchr(function + 6, '.') == NULL;
+    if (!layer && !operation)
+        return TOCSIN_DROP_DATA_FLOW;
+    bool whole = fact.predicate != TOCSIN_PREDICATE_RETURN_MATCHES || ends_with(field, ".shape");
+    return layer || whole ? TOCSIN_DROP_KEPT : TOCSIN_DROP_SIZE_COINCIDENCE;
+}
+
+static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary,
+                                  tocsin_population_key population, tocsin_fact_key fact)
 {
     /* The class of what is returned is the program's: what torch.load gives is what was saved. */
     const char *field = tocsin_symbol_text(vocabulary, fact.name);
@@ -154,7 +169,11 @@ static tocsin_drop bias_of_output(const tocsin_vocabulary *vocabulary, tocsin_fa
     bool property = ends_with(field, ".requires_grad") ||
                     (fact.predicate == TOCSIN_PREDICATE_RETURN_IS &&
                      (ends_with(field, ".ndim") || ends_with(field, ".type")));
-    return property ? TOCSIN_DROP_DATA_FLOW : TOCSIN_DROP_KEPT;
+    if (property)
+        return TOCSIN_DROP_DATA_FLOW;
+    const char *function = tocsin_symbol_text(vocabulary, population.name);
+    return starts_with(function, "torch.") ? bias_of_operation(function, field, fact)
+                                           : TOCSIN_DROP_KEPT;
 }
 
 tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_population population,
@@ -171,7 +190,7 @@ tocsin_drop tocsin_bias_of_fact(const tocsin_vocabulary *vocabulary, tocsin_popu
         return bias_of_argument(vocabulary, population_key, fact_key);
     case TOCSIN_PREDICATE_RETURN_IS:
     case TOCSIN_PREDICATE_RETURN_MATCHES:
-        return bias_of_output(vocabulary, fact_key);
+        return bias_of_output(vocabulary, population_key, fact_key);
     default:
         return TOCSIN_DROP_KEPT;
     }

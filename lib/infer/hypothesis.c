@@ -82,8 +82,8 @@ static precision precision_of(const struct judge *judge, const tocsin_row *row)
 }
 
 /* Under autocast what a call returns has the precision that its kind of operation is given, not
- * that of its arguments: such rows say nothing of "return.dtype equals arg.x.dtype". Where there
- * are any it is claimed outside autocast only, by the clause of context that is left. */
+ * that of its arguments: such rows say nothing of "return.dtype equals arg.x.dtype". Where it is
+ * known, that is claimed outside autocast only, by the clause of context that is left. */
 static void leave_out_cast(const struct judge *judge, tocsin_fact_key fact, uint64_t *rows)
 {
     bool any = false;
@@ -91,7 +91,7 @@ static void leave_out_cast(const struct judge *judge, tocsin_fact_key fact, uint
         !tocsin_bias_is_tensor_dtype(tocsin_symbol_text(judge->vocabulary, fact.name)))
         return;
     for (size_t i = 0; i < judge->table->rows.count && !any; ++i)
-        any = precision_of(judge, &judge->table->rows.items[i]) == PRECISION_CAST;
+        any = precision_of(judge, &judge->table->rows.items[i]) != PRECISION_UNKNOWN;
     for (size_t i = 0; i < judge->table->rows.count && any; ++i)
         if (precision_of(judge, &judge->table->rows.items[i]) != PRECISION_PLAIN)
             rows[i / 64] &= ~(UINT64_C(1) << (i % 64));

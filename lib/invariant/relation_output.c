@@ -60,6 +60,14 @@ static bool is_compared(const output *out, uint32_t index)
     return index == 0 || out->frame->role == TOCSIN_ROLE_USER || !learns;
 }
 
+/* Other operations on several tensors broadcast. */
+static bool is_layer(const output *out)
+{
+    tocsin_symbol name = out->observer->callables.items[out->frame->callables[0]].name;
+    return strncmp(tocsin_symbol_text(out->observer->vocabulary, name), "torch.nn.functional.",
+                   20) == 0;
+}
+
 /* Is it of this argument that what is returned may have the size? The first of a list has no say in
  * what is made of all of them; and of two arguments of one shape it could be either. */
 static bool has_size_of_result(const output *out, uint32_t index)
@@ -68,6 +76,8 @@ static bool has_size_of_result(const output *out, uint32_t index)
     const tocsin_tensor_argument *argument = &frame->tensors[index];
     bool learns = !out->observer->filtered && !out->observer->wide;
     bool only = (argument->flags & TOCSIN_VALUE_IN_SEQUENCE) == 0;
+    if (learns && frame->role != TOCSIN_ROLE_USER && frame->tensor_count > 1)
+        only &= is_layer(out);
     for (uint32_t i = 0; i < frame->tensor_count && learns; ++i)
         only &= i == index || frame->role == TOCSIN_ROLE_USER || argument->shape == 0 ||
                 frame->tensors[i].shape != argument->shape;

@@ -131,6 +131,35 @@ static void what_is_returned_is_of_the_programs_class(void **state)
     }
 }
 
+static void sizes_are_promised_by_layers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *function, *field, *other;
+        bool kept;
+    } cases[] = {
+        {"torch.nn.functional.linear", "return.shape[0]", "arg.input.shape[0]", true},
+        {"torch.nn.functional.linear", "return.dtype", "arg.input.dtype", true},
+        {"torch.relu", "return.shape", "arg.arg0.shape", true},
+        {"torch.Tensor.random_", "return.shape", "self.shape", true},
+        {"mine.process", "return.shape[0]", "arg.images.length", true},
+        {"torch.sum", "return.shape[0]", "arg.arg0.shape[0]", false}, /* reduces */
+        {"torch.where", "return.ndim", "arg.arg0.ndim", false},       /* broadcasts */
+        {"torch.add", "return.dtype", "arg.arg0.dtype", false},       /* promotes */
+        {"torch.linalg.vector_norm", "return.shape", "arg.arg0.shape", false},
+        {"torch.utils.checkpoint.checkpoint", "return.shape", "arg.arg1.shape", false},
+    };
+    for (size_t i = 0; i < TOCSIN_COUNT_OF(cases); ++i) {
+        tocsin_fact_key key = {.predicate = TOCSIN_PREDICATE_RETURN_MATCHES,
+                               .name = symbol(cases[i].field),
+                               .other = symbol(cases[i].other)};
+        tocsin_drop drop = tocsin_bias_of_fact(
+            vocabulary, population(TOCSIN_POPULATION_CALL_OUTPUT, 0, cases[i].function),
+            tocsin_fact_of(vocabulary, &key));
+        assert_int_equal(drop == TOCSIN_DROP_KEPT, cases[i].kept);
+    }
+}
+
 static void arguments_are_flags_words_and_off(void **state)
 {
     (void)state;
@@ -254,6 +283,7 @@ int main(void)
         TEST(order_is_that_of_the_loop),
         TEST(containment_is_of_the_library_and_of_verbs),
         TEST(what_is_returned_is_of_the_programs_class),
+        TEST(sizes_are_promised_by_layers),
         TEST(arguments_are_flags_words_and_off),
         TEST(clauses_speak_of_what_carries_over),
         TEST(context_is_kept_where_precision_and_mode_matter),
