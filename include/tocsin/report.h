@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <tocsin/align.h>
 #include <tocsin/check.h>
 #include <tocsin/status.h>
 
@@ -59,6 +60,12 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print(const tocsin_chec
  * Errors: E_MEMORY, E_IO. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_finding(
     const tocsin_finding *finding, bool colour, FILE *stream, tocsin_error *error);
+
+/* Where two runs part; `a`, `b`: as the user named them. `all`: text shows every pivot and gap.
+ * Errors: E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_alignment(
+    const tocsin_align_result *result, const char *a, const char *b, tocsin_report_format format,
+    bool all, FILE *stream, tocsin_error *error);
 
 /* What was run, from run.json's text: command, folder, host, times, exit status, versions.
  * Errors: E_FORMAT, E_MEMORY, E_IO. */

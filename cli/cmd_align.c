@@ -1,0 +1,71 @@
+/* cmd_align.c - `tocsin align`: where two runs that should be the same part first. */
+#include "cli.h"
+
+#include <tocsin/align.h>
+#include <tocsin/report.h>
+
+typedef struct align_options {
+    unsigned format;
+    bool all;
+} align_options;
+
+static int align(const char *path_a, const char *path_b, const align_options *options)
+{
+    tocsin_run *a = NULL, *b = NULL;
+    tocsin_align_result *result = NULL;
+    tocsin_error error;
+    int exit_code;
+    tocsin_status status = tocsin_run_open(path_a, false, &a, &error);
+    if (status == TOCSIN_OK)
+        status = tocsin_run_open(path_b, false, &b, &error);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_runs(a, b, NULL, &result, &error);
+    if (status == TOCSIN_OK)
+        status = tocsin_report_print_alignment(
+            result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
+            options->all, stdout, &error);
+    if (status == TOCSIN_OK)
+        exit_code = result->verdict == TOCSIN_ALIGN_IDENTICAL  ? CLI_HOLDS
+                    : result->verdict == TOCSIN_ALIGN_DIVERGED ? CLI_FINDING
+                                                               : CLI_UNDECIDED;
+    else
+        exit_code = cli_fail(&error);
+    tocsin_align_result_free(result);
+    if (a)
+        tocsin_run_close(a);
+    if (b)
+        tocsin_run_close(b);
+    return exit_code;
+}
+
+int cmd_align(int argc, char **argv)
+{
+    align_options align_by = {0};
+    const cli_option options[] = {
+        {"format", 0, CLI_CHOICE, "text|json", "form of the result (default: text)",
+         &align_by.format},
+        {"all", 0, CLI_FLAG, NULL, "show every difference of the first point", &align_by.all},
+    };
+    const cli_usage usage = {
+        .command = "align",
+        .synopsis = "RUN_A RUN_B",
+        .about =
+            "Compare two recorded runs that should be the same, bit by bit, and name the first\n"
+            "boundaries at which they part. Exit status: 0 identical, 1 they part, 3 nothing\n"
+            "could be compared.",
+        .example = "tocsin align before after",
+        .options = options,
+        .option_count = sizeof options / sizeof options[0],
+    };
+    cli_operands operands;
+    int exit_code;
+    if (cli_options_end(&usage, argc, argv, &operands, &exit_code)) {
+        return exit_code;
+    }
+    if (operands.count != 2) {
+        cli_error("tocsin align needs two recorded runs, not %zu", operands.count);
+        cli_hint("tocsin align RUN_A RUN_B");
+        return CLI_INPUT;
+    }
+    return align(operands.items[0], operands.items[1], &align_by);
+}

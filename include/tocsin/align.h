@@ -1,0 +1,130 @@
+/* tocsin/align.h - two runs that should be the same: where do they part first?
+ *
+ * Of each process the boundaries that were recorded are compared: states of parameters, gradients,
+ * buffers, optimizer state and generators, batches, and losses. They are paired by what they are, not
+ * by their number, so that a call more or a name less does not matter, and compared bit by bit,
+ * without tolerance. The first pairs whose values differ are the *pivots*. What happened at one
+ * point (all parameters read at one optimizer step) has no order; between ranks, communication
+ * orders, never time.
+ *
+ * Threads: a call uses the calling thread alone. Method: docs/align.md.
+ */
+#ifndef TOCSIN_ALIGN_H
+#define TOCSIN_ALIGN_H
+
+#include <tocsin/tensor.h>
+#include <tocsin/trace.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum tocsin_align_verdict {
+    TOCSIN_ALIGN_IDENTICAL,    /* every boundary that was compared is equal */
+    TOCSIN_ALIGN_DIVERGED,     /* some boundary differs */
+    TOCSIN_ALIGN_INCOMPARABLE, /* nothing could be compared */
+} tocsin_align_verdict;
+
+/* "IDENTICAL", "DIVERGED", "INCOMPARABLE". */
+TOCSIN_API const char *tocsin_align_verdict_name(tocsin_align_verdict verdict);
+
+/* How two values of one boundary differ. X(NAME, "text", "what it means"); names are stable. */
+#define TOCSIN_DIFFERENCE_TABLE(X)                                                                 \
+    X(CONTENT, "content", "the same shape and dtype, other bits")                                  \
+    X(SHAPE, "shape", "another shape")                                                             \
+    X(DTYPE, "dtype", "another dtype")                                                             \
+    X(PRESENCE, "presence", "there in one run, None in the other")                                 \
+    X(VALUE, "value", "another number or text")
+
+typedef enum tocsin_difference {
+#define X(name, text, meaning) TOCSIN_DIFFERENCE_##name,
+    TOCSIN_DIFFERENCE_TABLE(X)
+#undef X
+} tocsin_difference;
+
+TOCSIN_API const char *tocsin_difference_text(tocsin_difference difference);
+TOCSIN_API const char *tocsin_difference_meaning(tocsin_difference difference);
+
+/* One side of a pair. */
+typedef struct tocsin_align_side {
+    const char *value; /* "float32[16,8]", "None", "0.125" */
+    const char *site;  /* "train.py:26 (step)": the innermost call of the user's code; or "" */
+    tocsin_digest digest;
+    tocsin_statistics statistics; /* of a digested tensor; else zero */
+} tocsin_align_side;
+
+/* A boundary at which the runs part. Texts are the result's and never NULL. */
+typedef struct tocsin_align_pivot {
+    int64_t rank; /* -1: not distributed */
+    int64_t step; /* from 1 */
+    const char *name;      /* "layers.0.weight" */
+    const char *attribute; /* "data", "grad", "value", ... */
+    const char *operation; /* "optimizer.step": the innermost call with a role, or the function */
+    const char *phase;     /* "forward", "backward", "recompute", "optimizer", ... or "" */
+    tocsin_difference difference;
+    tocsin_align_side a, b;
+    bool located;         /* exactly one word differs, and: */
+    uint32_t ndim;        /* of `index` */
+    const int64_t *index; /* the element in which it lies */
+    uint32_t word;        /* of the element: 8-byte types have words 0 and 1, 16-byte ones four */
+    tocsin_word_change change;
+} tocsin_align_pivot;
+
+/* What was compared of one process, and how far it was identical. */
+typedef struct tocsin_align_rank {
+    int64_t rank;            /* -1: not distributed */
+    uint64_t steps_a, steps_b; /* complete ones in each run */
+    uint64_t compared;       /* pairs whose values are known on both sides */
+    uint64_t equal;          /* of them */
+    uint64_t unknown;        /* pairs with a value that was not read */
+    uint64_t only_a, only_b; /* boundaries without a partner */
+    uint64_t prefix;         /* compared pairs before the first that differs */
+    int64_t diverged_step;   /* 0: identical */
+    bool optimal;            /* every pairing is proved to be the cheapest */
+} tocsin_align_rank;
+
+/* Boundaries that only one run has, alike ones as one. */
+typedef struct tocsin_align_gap {
+    bool in_a;
+    int64_t rank;
+    int64_t step; /* the first */
+    uint64_t count;
+    const char *name;
+    const char *attribute;
+    const char *operation;
+    const char *reason; /* "repeated", "inner", "other-name", "only-there" */
+} tocsin_align_gap;
+
+typedef struct tocsin_align_result {
+    tocsin_align_verdict verdict;
+    const tocsin_align_pivot *pivots; /* at most 64 a rank, likely origins first */
+    size_t pivot_count;
+    size_t downstream; /* ranks that parted later, by what they received */
+    const tocsin_align_rank *ranks;
+    size_t rank_count;
+    const tocsin_align_gap *gaps; /* at most 64 */
+    size_t gap_count;
+    const char *const *not_covered;
+    size_t not_covered_count;
+    uint64_t events; /* read, of both runs */
+} tocsin_align_result;
+
+typedef struct tocsin_align_options {
+    size_t struct_bytes; /* sizeof this struct */
+    uint64_t cells_max;  /* of one pairing; 0: 2^26 */
+} tocsin_align_options;
+
+/* Compare two runs that have just been opened: their events are read. `options` may be NULL. The
+ * result is the caller's and refers to neither run. A divergence is a result, not an error.
+ * Errors: E_LIMIT (a step with more than 2^24 boundaries), E_MEMORY, and those of reading. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_align_runs(const tocsin_run *a,
+                                                             const tocsin_run *b,
+                                                             const tocsin_align_options *options,
+                                                             tocsin_align_result **result,
+                                                             tocsin_error *error);
+TOCSIN_API void tocsin_align_result_free(tocsin_align_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,429 @@
+/* lib/align/align.c - two runs: processes matched by rank, and the result.
+ *
+ * Processes that know a rank are matched by it, the others (loader workers, jobs of one process) in
+ * the order in which they began. All pairs are compared one after the other; then the frontier
+ * decides which of the ranks that parted did so by themselves, and their differences are the
+ * pivots.
+ *
+ * Memory: one step of two processes, the names of both runs, and the result, which is one arena.
+ */
+#include "align/align.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct alignment {
+    tocsin_align_result shown; /* first: what the caller has */
+    tocsin_arena arena;
+} alignment;
+
+typedef struct side { /* the processes of a run in order */
+    tocsin_trace *trace;
+    int64_t rank;
+    uint64_t wall_ns;
+    const char *path;
+} side;
+typedef TOCSIN_VEC(side) sides;
+
+typedef struct run_aligner {
+    alignment *result;
+    tocsin_intern names;
+    TOCSIN_VEC(tocsin_parting) partings;
+    TOCSIN_VEC(tocsin_align_pivot) pivots;
+    TOCSIN_VEC(tocsin_align_gap) gaps;
+    TOCSIN_VEC(const char *) not_covered;
+    uint64_t cells_max;
+    tocsin_error *error;
+} run_aligner;
+
+const char *tocsin_align_verdict_name(tocsin_align_verdict verdict)
+{
+    static const char *const names[] = {"IDENTICAL", "DIVERGED", "INCOMPARABLE"};
+    return names[verdict];
+}
+
+const char *tocsin_difference_text(tocsin_difference difference)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_DIFFERENCE_TABLE(X)
+#undef X
+    };
+    return texts[difference];
+}
+
+const char *tocsin_difference_meaning(tocsin_difference difference)
+{
+    static const char *const meanings[] = {
+#define X(name, text, meaning) meaning,
+        TOCSIN_DIFFERENCE_TABLE(X)
+#undef X
+    };
+    return meanings[difference];
+}
+
+/* ---- texts of the result --------------------------------------------------------------------- */
+
+/* "" when memory has run out: the caller looks at the arena's other failures, which come too. */
+static const char *keep(run_aligner *aligner, const char *text)
+{
+    const char *kept = tocsin_arena_copy(&aligner->result->arena, text, strlen(text));
+    return kept ? kept : "";
+}
+
+static const char *name_of(run_aligner *aligner, uint32_t text)
+{
+    const char *found = text ? tocsin_intern_text(&aligner->names, text, NULL) : "";
+    return keep(aligner, found ? found : "");
+}
+
+static bool not_cover(run_aligner *aligner, const char *format, ...) TOCSIN_PRINTF(2, 3);
+static bool not_cover(run_aligner *aligner, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    return TOCSIN_VEC_PUSH(&aligner->not_covered, keep(aligner, text));
+}
+
+/* ---- pivots ---------------------------------------------------------------------------------- */
+
+static const int64_t *sizes_of(const run_aligner *aligner, const tocsin_boundary *boundary)
+{
+    size_t bytes = 0;
+    const char *sizes =
+        boundary->shape ? tocsin_intern_text(&aligner->names, boundary->shape, &bytes) : NULL;
+    return bytes == boundary->ndim * sizeof(int64_t) ? (const int64_t *)(const void *)sizes : NULL;
+}
+
+static int64_t size_at(const int64_t *sizes, uint32_t axis)
+{
+    int64_t size; /* interned bytes need not be aligned */
+    memcpy(&size, (const char *)sizes + axis * sizeof size, sizeof size);
+    return size;
+}
+
+static const char *describe(run_aligner *aligner, const tocsin_boundary *boundary)
+{
+    if (boundary->text)
+        return keep(aligner, boundary->text);
+    if (!boundary->present)
+        return "None";
+    char text[256];
+    const int64_t *sizes = sizes_of(aligner, boundary);
+    int bytes =
+        snprintf(text, sizeof text, "%s[", tocsin_dtype_name((tocsin_dtype)boundary->dtype));
+    for (uint32_t axis = 0; sizes && axis < boundary->ndim && bytes < 200; ++axis)
+        bytes += snprintf(text + bytes, sizeof text - (size_t)bytes, "%s%" PRId64, axis ? "," : "",
+                          size_at(sizes, axis));
+    snprintf(text + bytes, sizeof text - (size_t)bytes, "]");
+    return keep(aligner, text);
+}
+
+static uint32_t words_per_element(uint8_t dtype)
+{
+    size_t bytes = tocsin_dtype_bytes((tocsin_dtype)dtype);
+    return bytes > 4 ? (uint32_t)(bytes / 4) : 1;
+}
+
+/* The element of a tensor of which one word differs. */
+static void locate(run_aligner *aligner, const tocsin_difference_found *found,
+                   tocsin_align_pivot *pivot)
+{
+    const int64_t *sizes = sizes_of(aligner, &found->a);
+    uint32_t words = words_per_element(found->a.dtype);
+    uint64_t count = words;
+    if (found->difference != TOCSIN_DIFFERENCE_CONTENT || (found->a.ndim > 0 && !sizes))
+        return;
+    for (uint32_t axis = 0; axis < found->a.ndim; ++axis)
+        count *= (uint64_t)size_at(sizes, axis);
+    if (!tocsin_digest_locate(found->a.digest, found->b.digest, count, &pivot->change))
+        return;
+    int64_t *index = TOCSIN_ARENA_ARRAY(&aligner->result->arena, int64_t, found->a.ndim + 1);
+    if (!index)
+        return;
+    uint64_t element = pivot->change.word / words;
+    for (uint32_t axis = found->a.ndim; axis-- > 0;) {
+        uint64_t size = (uint64_t)size_at(sizes, axis);
+        index[axis] = (int64_t)(element % size);
+        element /= size;
+    }
+    pivot->located = true;
+    pivot->ndim = found->a.ndim;
+    pivot->index = index;
+    pivot->word = (uint32_t)(pivot->change.word % words);
+}
+
+static tocsin_align_side side_of(run_aligner *aligner, const tocsin_boundary *boundary)
+{
+    return (tocsin_align_side){.value = describe(aligner, boundary),
+                               .site = name_of(aligner, boundary->site),
+                               .digest = boundary->digest,
+                               .statistics = boundary->statistics};
+}
+
+static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
+                      const tocsin_difference_found *found)
+{
+    tocsin_align_pivot pivot = {.rank = parting->rank.rank,
+                                .step = parting->rank.diverged_step,
+                                .name = name_of(aligner, found->a.name),
+                                .attribute = name_of(aligner, found->a.attribute),
+                                .operation = name_of(aligner, found->a.operation),
+                                .phase = name_of(aligner, found->a.phase),
+                                .difference = found->difference,
+                                .a = side_of(aligner, &found->a),
+                                .b = side_of(aligner, &found->b)};
+    locate(aligner, found, &pivot);
+    return TOCSIN_VEC_PUSH(&aligner->pivots, pivot);
+}
+
+static bool add_gaps(run_aligner *aligner, const tocsin_parting *parting)
+{
+    for (size_t g = 0; g < parting->gaps.count; ++g) {
+        tocsin_align_gap gap = parting->gaps.items[g].gap;
+        if (aligner->gaps.count == TOCSIN_ALIGN_GAPS_MAX)
+            return true;
+        gap.rank = parting->rank.rank;
+        gap.name = keep(aligner, gap.name);
+        gap.attribute = keep(aligner, gap.attribute);
+        gap.operation = keep(aligner, gap.operation);
+        if (!TOCSIN_VEC_PUSH(&aligner->gaps, gap))
+            return false;
+    }
+    return true;
+}
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+static int order_sides(const void *left, const void *right)
+{
+    const side *a = left, *b = right;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->wall_ns != b->wall_ns)
+        return a->wall_ns < b->wall_ns ? -1 : 1;
+    return strcmp(a->path, b->path);
+}
+
+/* The rank stands among the first events; what was read is read again from the start, by a trace of
+ * its own. */
+static tocsin_status find_rank(const tocsin_trace *trace, int64_t *rank, tocsin_error *error)
+{
+    tocsin_trace *look;
+    TOCSIN_TRY(tocsin_trace_open(tocsin_trace_path(trace), false, &look, error));
+    tocsin_status status = TOCSIN_OK;
+    *rank = -1;
+    while (status == TOCSIN_OK && *rank < 0) {
+        const tocsin_event *event;
+        status = tocsin_trace_next(look, &event, error);
+        if (status != TOCSIN_OK || !event || event->kind == TOCSIN_EVENT_STATE)
+            break;
+        if (event->kind == TOCSIN_EVENT_META && event->values[0].kind == TOCSIN_VALUE_INT &&
+            strcmp(tocsin_trace_string(look, event->key), "rank") == 0)
+            *rank = event->values[0].as.integer;
+    }
+    tocsin_trace_close(look);
+    return status;
+}
+
+static tocsin_status list_sides(const tocsin_run *run, sides *list, tocsin_error *error)
+{
+    for (size_t p = 0; p < tocsin_run_process_count(run); ++p) {
+        tocsin_trace *trace = tocsin_run_process(run, p);
+        tocsin_trace_facts facts;
+        side one = {.trace = trace, .path = tocsin_trace_path(trace)};
+        tocsin_trace_get_facts(trace, &facts);
+        one.wall_ns = facts.wall_ns;
+        TOCSIN_TRY(find_rank(trace, &one.rank, error));
+        if (!TOCSIN_VEC_PUSH(list, one))
+            return tocsin_error_memory(error);
+    }
+    if (list->count > 0)
+        qsort(list->items, list->count, sizeof *list->items, order_sides);
+    return TOCSIN_OK;
+}
+
+static tocsin_status compare_pair(run_aligner *aligner, const side *a, const side *b)
+{
+    tocsin_parting parting;
+    tocsin_status status =
+        tocsin_parting_find(a->trace, b->trace, &aligner->names, &aligner->result->arena,
+                            aligner->cells_max, &parting, aligner->error);
+    if (status == TOCSIN_OK && !TOCSIN_VEC_PUSH(&aligner->partings, parting))
+        status = tocsin_error_memory(aligner->error);
+    if (status != TOCSIN_OK)
+        tocsin_parting_free(&parting);
+    return status;
+}
+
+static bool say_alone(run_aligner *aligner, const side *one, const char *run)
+{
+    const char *name = strrchr(one->path, '/');
+    name = name ? name + 1 : one->path;
+    return one->rank >= 0 ? not_cover(aligner, "rank %" PRId64 " is in run %s only", one->rank, run)
+                          : not_cover(aligner, "process %s is in run %s only", name, run);
+}
+
+/* Both lists ascend by rank; those of one rank are matched in order. */
+static tocsin_status compare_processes(run_aligner *aligner, const sides *a, const sides *b)
+{
+    size_t i = 0, j = 0;
+    while (i < a->count || j < b->count) {
+        int order = i == a->count   ? 1
+                    : j == b->count ? -1
+                                    : (a->items[i].rank > b->items[j].rank) -
+                                          (a->items[i].rank < b->items[j].rank);
+        bool ok = true;
+        if (order == 0)
+            TOCSIN_TRY(compare_pair(aligner, &a->items[i++], &b->items[j++]));
+        else if (order < 0)
+            ok = say_alone(aligner, &a->items[i++], "A");
+        else
+            ok = say_alone(aligner, &b->items[j++], "B");
+        if (!ok)
+            return tocsin_error_memory(aligner->error);
+    }
+    return TOCSIN_OK;
+}
+
+/* ---- result ---------------------------------------------------------------------------------- */
+
+static bool say_limits(run_aligner *aligner)
+{
+    for (size_t p = 0; p < aligner->partings.count; ++p) {
+        const tocsin_parting *parting = &aligner->partings.items[p];
+        const tocsin_align_rank *rank = &parting->rank;
+        bool ok = true;
+        if (rank->steps_a != rank->steps_b)
+            ok = not_cover(aligner,
+                           "rank %" PRId64 ": run A has %" PRIu64 " steps, run B %" PRIu64
+                           "; the further ones were not compared",
+                           rank->rank, rank->steps_a, rank->steps_b);
+        if (ok && rank->unknown > 0)
+            ok = not_cover(aligner,
+                           "rank %" PRId64 ": %" PRIu64
+                           " boundaries were recorded as present, without a digest",
+                           rank->rank, rank->unknown);
+        if (ok && parting->meetings_cut)
+            ok = not_cover(aligner, "rank %" PRId64 ": communication after its first %d calls",
+                           rank->rank, 1 << 20);
+        if (!ok)
+            return false;
+    }
+    return not_cover(aligner, "what was not recorded: activations, and what happens between two "
+                              "boundaries");
+}
+
+static tocsin_status collect(run_aligner *aligner)
+{
+    tocsin_align_result *shown = &aligner->result->shown;
+    tocsin_align_rank *ranks =
+        TOCSIN_ARENA_ARRAY(&aligner->result->arena, tocsin_align_rank, aligner->partings.count + 1);
+    if (!ranks)
+        return tocsin_error_memory(aligner->error);
+    TOCSIN_TRY(
+        tocsin_frontier_find(aligner->partings.items, aligner->partings.count, aligner->error));
+    bool ok = true, diverged = false;
+    uint64_t compared = 0;
+    for (size_t p = 0; ok && p < aligner->partings.count; ++p) {
+        const tocsin_parting *parting = &aligner->partings.items[p];
+        ranks[p] = parting->rank;
+        compared += parting->rank.compared;
+        shown->events += parting->events;
+        diverged = diverged || parting->rank.diverged_step > 0;
+        if (parting->rank.diverged_step > 0 && !parting->origin)
+            ++shown->downstream;
+        for (size_t f = 0; ok && parting->origin && f < parting->found.count; ++f)
+            ok = add_pivot(aligner, parting, &parting->found.items[f]);
+        ok = ok && add_gaps(aligner, parting);
+    }
+    if (!ok || !say_limits(aligner))
+        return tocsin_error_memory(aligner->error);
+    shown->verdict = diverged        ? TOCSIN_ALIGN_DIVERGED
+                     : compared == 0 ? TOCSIN_ALIGN_INCOMPARABLE
+                                     : TOCSIN_ALIGN_IDENTICAL;
+    shown->ranks = ranks;
+    shown->rank_count = aligner->partings.count;
+    return TOCSIN_OK;
+}
+
+/* The lists become the result's. */
+static tocsin_status hand_over(run_aligner *aligner)
+{
+    tocsin_align_result *shown = &aligner->result->shown;
+    tocsin_arena *arena = &aligner->result->arena;
+    tocsin_align_pivot *pivots =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_pivot, aligner->pivots.count + 1);
+    tocsin_align_gap *gaps = TOCSIN_ARENA_ARRAY(arena, tocsin_align_gap, aligner->gaps.count + 1);
+    const char **texts = TOCSIN_ARENA_ARRAY(arena, const char *, aligner->not_covered.count + 1);
+    if (!pivots || !gaps || !texts)
+        return tocsin_error_memory(aligner->error);
+    for (size_t k = 0; k < aligner->pivots.count; ++k)
+        pivots[k] = aligner->pivots.items[k];
+    for (size_t k = 0; k < aligner->gaps.count; ++k)
+        gaps[k] = aligner->gaps.items[k];
+    for (size_t k = 0; k < aligner->not_covered.count; ++k)
+        texts[k] = aligner->not_covered.items[k];
+    shown->pivots = pivots;
+    shown->pivot_count = aligner->pivots.count;
+    shown->gaps = gaps;
+    shown->gap_count = aligner->gaps.count;
+    shown->not_covered = texts;
+    shown->not_covered_count = aligner->not_covered.count;
+    return TOCSIN_OK;
+}
+
+static tocsin_status align_runs(run_aligner *aligner, const tocsin_run *a, const tocsin_run *b)
+{
+    sides in_a = {0}, in_b = {0};
+    tocsin_status status = list_sides(a, &in_a, aligner->error);
+    if (status == TOCSIN_OK)
+        status = list_sides(b, &in_b, aligner->error);
+    if (status == TOCSIN_OK)
+        status = compare_processes(aligner, &in_a, &in_b);
+    if (status == TOCSIN_OK)
+        status = collect(aligner);
+    if (status == TOCSIN_OK)
+        status = hand_over(aligner);
+    TOCSIN_VEC_FREE(&in_a);
+    TOCSIN_VEC_FREE(&in_b);
+    return status;
+}
+
+tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
+                                const tocsin_align_options *options, tocsin_align_result **result,
+                                tocsin_error *error)
+{
+    *result = NULL;
+    run_aligner aligner = {.result = tocsin_zalloc(1, sizeof *aligner.result), .error = error};
+    if (!aligner.result)
+        return tocsin_error_memory(error);
+    aligner.cells_max = options ? options->cells_max : 0;
+    tocsin_status status = align_runs(&aligner, a, b);
+    for (size_t p = 0; p < aligner.partings.count; ++p)
+        tocsin_parting_free(&aligner.partings.items[p]);
+    TOCSIN_VEC_FREE(&aligner.partings);
+    TOCSIN_VEC_FREE(&aligner.pivots);
+    TOCSIN_VEC_FREE(&aligner.gaps);
+    TOCSIN_VEC_FREE(&aligner.not_covered);
+    tocsin_intern_free(&aligner.names);
+    if (status == TOCSIN_OK)
+        *result = &aligner.result->shown;
+    else
+        tocsin_align_result_free(&aligner.result->shown);
+    return status;
+}
+
+void tocsin_align_result_free(tocsin_align_result *result)
+{
+    if (!result)
+        return;
+    alignment *whole = (alignment *)result; /* its first member */
+    tocsin_arena_free(&whole->arena);
+    tocsin_free(whole);
+}

@@ -1,0 +1,114 @@
+/* lib/align/align.h - the inside of run-to-run alignment.
+ *
+ *   boundary.c  events of one process -> the boundaries of one step, by thread
+ *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
+ *   parting.c   two processes step by step: what is equal, and the first point where something
+ * differs frontier.c  which ranks parted by themselves, and which by what they received align.c
+ * processes of two runs matched by rank; the result
+ *
+ * Data flows in this order. All names of both runs are in one table, so that equal texts have equal
+ * ids.
+ */
+#ifndef TOCSIN_LIB_ALIGN_H
+#define TOCSIN_LIB_ALIGN_H
+
+#include <tocsin/align.h>
+
+#include "align/pairing.h"
+
+#define TOCSIN_ALIGN_WINDOW_MAX  (UINT32_C(1) << 24) /* boundaries of one step of one thread */
+#define TOCSIN_ALIGN_THREADS_MAX 1024
+#define TOCSIN_ALIGN_PIVOTS_MAX  64
+#define TOCSIN_ALIGN_GAPS_MAX    64
+
+/* ---- boundary.c ---------------------------------------------------------------------------- */
+
+typedef struct tocsin_boundary {
+    uint32_t name, attribute, operation, phase; /* texts */
+    uint32_t shape;                             /* sizes, as bytes */
+    uint32_t site;                              /* text */
+    const char *text; /* of what is no tensor; lives as long as the window. NULL: a tensor, None */
+    uint64_t point;   /* boundaries of one point have no order among themselves */
+    uint8_t dtype, ndim;
+    bool present, digested, gradient;
+    tocsin_digest digest;
+    tocsin_statistics statistics;
+} tocsin_boundary;
+
+typedef struct tocsin_boundary_stream { /* of one thread in one step */
+    TOCSIN_VEC(tocsin_align_item) items;
+    TOCSIN_VEC(tocsin_boundary) boundaries; /* of each item */
+} tocsin_boundary_stream;
+
+/* Communication of a process with others of a group: after it each of them may depend on each. */
+typedef struct tocsin_meeting {
+    uint32_t group;   /* text */
+    uint32_t ordinal; /* of this group in this process, from 0 */
+    uint32_t thread;  /* in the window, */
+    uint32_t item;    /* and how many boundaries its stream had when it began */
+} tocsin_meeting;
+typedef TOCSIN_VEC(tocsin_meeting) tocsin_meetings;
+
+typedef struct tocsin_boundary_reader tocsin_boundary_reader;
+
+/* Reads the events of `trace`; both are borrowed. Errors: E_MEMORY. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_boundary_reader_new(tocsin_trace *trace,
+                                                           tocsin_intern *names,
+                                                           tocsin_boundary_reader **reader,
+                                                           tocsin_error *error);
+void tocsin_boundary_reader_free(tocsin_boundary_reader *reader);
+/* The boundaries of the next step, valid until the next call; *more is false when there are no
+ * further events, also none in this window. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_boundary_reader_step(tocsin_boundary_reader *reader,
+                                                            bool *more, tocsin_error *error);
+size_t tocsin_boundary_reader_stream_count(const tocsin_boundary_reader *reader);
+const tocsin_boundary_stream *tocsin_boundary_reader_stream(const tocsin_boundary_reader *reader,
+                                                            size_t thread);
+/* Of the window, in order. */
+const tocsin_meetings *tocsin_boundary_reader_meetings(const tocsin_boundary_reader *reader);
+/* Did this window end with the end of a step? */
+bool tocsin_boundary_reader_complete(const tocsin_boundary_reader *reader);
+uint64_t tocsin_boundary_reader_events(const tocsin_boundary_reader *reader);
+int64_t tocsin_boundary_reader_rank(const tocsin_boundary_reader *reader); /* -1: none so far */
+
+/* ---- parting.c ----------------------------------------------------------------------------- */
+
+/* Two boundaries that differ, with what their windows would take along. */
+typedef struct tocsin_difference_found {
+    tocsin_boundary a, b; /* texts copied into the arena */
+    tocsin_difference difference;
+} tocsin_difference_found;
+
+typedef struct tocsin_gap_found {
+    tocsin_align_gap gap;
+    uint32_t symbol;
+} tocsin_gap_found;
+
+/* The comparison of two processes. */
+typedef struct tocsin_parting {
+    tocsin_align_rank rank;
+    TOCSIN_VEC(tocsin_difference_found) found; /* of the first point that differs, by thread */
+    TOCSIN_VEC(tocsin_gap_found) gaps;
+    TOCSIN_VEC(tocsin_meeting) meetings; /* of the first run; `thread`, `item` are not used */
+    bool meetings_cut;                   /* there were more */
+    size_t parted; /* meetings that it had come through when it parted; SIZE_MAX: it did not */
+    bool origin;   /* frontier.c: it parted by itself */
+    uint64_t events;
+} tocsin_parting;
+
+/* Read both and compare. Texts of what is found live in `arena`. Errors: E_LIMIT, E_MEMORY, and
+ * those of reading. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
+                                                    tocsin_intern *names, tocsin_arena *arena,
+                                                    uint64_t cells_max, tocsin_parting *parting,
+                                                    tocsin_error *error);
+void tocsin_parting_free(tocsin_parting *parting);
+
+/* ---- frontier.c ---------------------------------------------------------------------------- */
+
+/* Decide `origin` of each: a process that parted after a meeting into which another one came that
+ * was parted already may have received it. Errors: E_MEMORY. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_frontier_find(tocsin_parting *partings, size_t count,
+                                                     tocsin_error *error);
+
+#endif

@@ -1,0 +1,295 @@
+/* lib/align/parting.c - two processes step by step, and the first point at which they differ.
+ *
+ * Both are read a step at a time; the boundaries of each thread are paired. What was read at one
+ * point (a moment of one call) has no order among itself, so the first differing pair of a thread
+ * brings all differing pairs of its point. Gradients of a point are listed from the last parameter
+ * to the first, because backward comes to them in that order; all else as it was read.
+ *
+ * Cost: that of reading and pairing; memory is that of one step of both runs.
+ */
+#include "align/align.h"
+
+#include <assert.h>
+
+#define MEETINGS_MAX ((size_t)1 << 20)
+
+typedef struct process_comparison {
+    tocsin_boundary_reader *a, *b;
+    tocsin_intern *names;
+    tocsin_arena *arena;
+    uint64_t cells_max;
+    tocsin_parting *parting;
+    int64_t step;
+    tocsin_error *error;
+} process_comparison;
+
+/* ---- differences ----------------------------------------------------------------------------- */
+
+static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_boundary *b)
+{
+    if (a->present != b->present)
+        return TOCSIN_DIFFERENCE_PRESENCE;
+    if (a->dtype != b->dtype)
+        return TOCSIN_DIFFERENCE_DTYPE;
+    if (a->shape != b->shape || a->ndim != b->ndim)
+        return TOCSIN_DIFFERENCE_SHAPE;
+    bool digested = a->digested && b->digested;
+    if (digested &&
+        (a->digest.sum != b->digest.sum || a->digest.polynomial != b->digest.polynomial ||
+         a->digest.exclusive != b->digest.exclusive))
+        return TOCSIN_DIFFERENCE_CONTENT;
+    return TOCSIN_DIFFERENCE_VALUE;
+}
+
+static bool copy_text(const process_comparison *comparison, tocsin_boundary *boundary)
+{
+    if (!boundary->text)
+        return true;
+    boundary->text = tocsin_arena_copy(comparison->arena, boundary->text, strlen(boundary->text));
+    return boundary->text != NULL;
+}
+
+static bool add_difference(const process_comparison *comparison, const tocsin_boundary *a,
+                           const tocsin_boundary *b)
+{
+    tocsin_difference_found found = {.a = *a, .b = *b, .difference = difference_of(a, b)};
+    return copy_text(comparison, &found.a) && copy_text(comparison, &found.b) &&
+           TOCSIN_VEC_PUSH(&comparison->parting->found, found);
+}
+
+static bool differs(const tocsin_align_item *a, const tocsin_align_item *b)
+{
+    return a->value != 0 && b->value != 0 && a->value != b->value;
+}
+
+/* All differing pairs of the point of the first one, gradients backwards. */
+static bool add_point(const process_comparison *comparison, const tocsin_boundary_stream *a,
+                      const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
+                      uint32_t first)
+{
+    uint64_t point = a->boundaries.items[first].point;
+    uint32_t end = first;
+    while (end < a->items.count && a->boundaries.items[end].point == point)
+        ++end;
+    for (unsigned gradients = 0; gradients < 2; ++gradients) {
+        for (uint32_t k = first; k < end; ++k) {
+            uint32_t i = gradients ? end - 1 - (k - first) : k;
+            uint32_t j = pairing->partner[i];
+            if (j == TOCSIN_ALIGN_NONE || a->boundaries.items[i].gradient != (gradients == 1) ||
+                !differs(&a->items.items[i], &b->items.items[j]))
+                continue;
+            if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
+                return true;
+            if (!add_difference(comparison, &a->boundaries.items[i], &b->boundaries.items[j]))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* ---- gaps ------------------------------------------------------------------------------------ */
+
+static const char *text_of(const process_comparison *comparison, uint32_t text)
+{
+    const char *found = tocsin_intern_text(comparison->names, text, NULL);
+    return found ? found : "";
+}
+
+static bool has_symbol(const tocsin_boundary_stream *stream, uint32_t symbol)
+{
+    for (size_t k = 0; k < stream->items.count; ++k) {
+        if (stream->items.items[k].symbol == symbol)
+            return true;
+    }
+    return false;
+}
+
+/* A boundary that only one run has; alike ones are counted. */
+static bool add_gap(const process_comparison *comparison, const tocsin_boundary_stream *of,
+                    const tocsin_boundary_stream *other, size_t at, bool in_a)
+{
+    tocsin_parting *parting = comparison->parting;
+    uint32_t symbol = of->items.items[at].symbol;
+    for (size_t g = 0; g < parting->gaps.count; ++g) {
+        if (parting->gaps.items[g].symbol == symbol && parting->gaps.items[g].gap.in_a == in_a) {
+            ++parting->gaps.items[g].gap.count;
+            return true;
+        }
+    }
+    if (parting->gaps.count == TOCSIN_ALIGN_GAPS_MAX)
+        return true;
+    const tocsin_boundary *boundary = &of->boundaries.items[at];
+    tocsin_gap_found found = {
+        .symbol = symbol,
+        .gap = {.in_a = in_a,
+                .step = comparison->step,
+                .count = 1,
+                .name = text_of(comparison, boundary->name),
+                .attribute = text_of(comparison, boundary->attribute),
+                .operation = text_of(comparison, boundary->operation),
+                .reason = has_symbol(other, symbol) ? "repeated" : "only-there"}};
+    return TOCSIN_VEC_PUSH(&parting->gaps, found);
+}
+
+/* ---- a step ---------------------------------------------------------------------------------- */
+
+static tocsin_status tally(const process_comparison *comparison, const tocsin_boundary_stream *a,
+                           const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
+                           uint32_t *first)
+{
+    tocsin_align_rank *rank = &comparison->parting->rank;
+    bool ok = true;
+    uint32_t next = 0;
+    *first = TOCSIN_ALIGN_NONE;
+    for (uint32_t i = 0; ok && i <= a->items.count; ++i) {
+        uint32_t j = i < a->items.count ? pairing->partner[i] : (uint32_t)b->items.count;
+        if (j == TOCSIN_ALIGN_NONE) {
+            ++rank->only_a;
+            ok = add_gap(comparison, a, b, i, true);
+            continue;
+        }
+        for (; ok && next < j; ++next) {
+            ++rank->only_b;
+            ok = add_gap(comparison, b, a, next, false);
+        }
+        next = j + 1;
+        if (i == a->items.count)
+            break;
+        const tocsin_align_item *x = &a->items.items[i], *y = &b->items.items[j];
+        bool known = x->value != 0 && y->value != 0;
+        bool same = known && x->value == y->value;
+        rank->compared += known;
+        rank->unknown += !known;
+        rank->equal += same;
+        if (known && !same && *first == TOCSIN_ALIGN_NONE)
+            *first = i;
+        rank->prefix += same && rank->diverged_step == 0 && *first == TOCSIN_ALIGN_NONE;
+    }
+    return ok ? TOCSIN_OK : tocsin_error_memory(comparison->error);
+}
+
+/* Meetings up to where this process parts: `first` of `thread`; NONE: it did not in this step. */
+static bool follow_meetings(const process_comparison *comparison, size_t thread, uint32_t first)
+{
+    tocsin_parting *parting = comparison->parting;
+    const tocsin_meetings *meetings = tocsin_boundary_reader_meetings(comparison->a);
+    bool parts = parting->parted == SIZE_MAX && first != TOCSIN_ALIGN_NONE;
+    for (size_t m = 0; m < meetings->count; ++m) {
+        const tocsin_meeting *meeting = &meetings->items[m];
+        if (parts && meeting->thread == thread && meeting->item > first) {
+            parting->parted = parting->meetings.count;
+            parts = false;
+        }
+        if (parting->meetings.count == MEETINGS_MAX) {
+            parting->meetings_cut = true;
+        } else if (!TOCSIN_VEC_PUSH(&parting->meetings, *meeting)) {
+            return false;
+        }
+    }
+    if (parts)
+        parting->parted = parting->meetings.count;
+    return true;
+}
+
+static const tocsin_boundary_stream nothing;
+
+static const tocsin_boundary_stream *stream_of(const tocsin_boundary_reader *reader, size_t thread)
+{
+    return thread < tocsin_boundary_reader_stream_count(reader)
+               ? tocsin_boundary_reader_stream(reader, thread)
+               : &nothing;
+}
+
+/* Compare one thread's step; *first: the first item of a that differs, or NONE. */
+static tocsin_status compare_thread(const process_comparison *comparison, size_t thread, bool look,
+                                    uint32_t *first)
+{
+    const tocsin_boundary_stream *a = stream_of(comparison->a, thread);
+    const tocsin_boundary_stream *b = stream_of(comparison->b, thread);
+    tocsin_pairing pairing;
+    TOCSIN_TRY(
+        tocsin_pairing_find((tocsin_align_sequence){a->items.items, (uint32_t)a->items.count},
+                            (tocsin_align_sequence){b->items.items, (uint32_t)b->items.count},
+                            comparison->cells_max, &pairing, comparison->error));
+    tocsin_status status = tally(comparison, a, b, &pairing, first);
+    if (status == TOCSIN_OK && look && *first != TOCSIN_ALIGN_NONE &&
+        !add_point(comparison, a, b, &pairing, *first))
+        status = tocsin_error_memory(comparison->error);
+    if (!pairing.optimal)
+        comparison->parting->rank.optimal = false;
+    tocsin_free(pairing.partner);
+    return status;
+}
+
+static tocsin_status compare_step(process_comparison *comparison)
+{
+    tocsin_parting *parting = comparison->parting;
+    bool look = parting->rank.diverged_step == 0;
+    size_t threads_a = tocsin_boundary_reader_stream_count(comparison->a);
+    size_t threads_b = tocsin_boundary_reader_stream_count(comparison->b);
+    size_t threads = threads_a > threads_b ? threads_a : threads_b;
+    size_t parted_thread = 0;
+    uint32_t parted_at = TOCSIN_ALIGN_NONE;
+    for (size_t t = 0; t < threads; ++t) {
+        uint32_t first;
+        TOCSIN_TRY(compare_thread(comparison, t, look, &first));
+        if (first != TOCSIN_ALIGN_NONE && parted_at == TOCSIN_ALIGN_NONE) {
+            parted_thread = t;
+            parted_at = first;
+        }
+    }
+    if (!follow_meetings(comparison, parted_thread, parted_at))
+        return tocsin_error_memory(comparison->error);
+    if (parted_at != TOCSIN_ALIGN_NONE && parting->rank.diverged_step == 0)
+        parting->rank.diverged_step = comparison->step;
+    return TOCSIN_OK;
+}
+
+static tocsin_status compare_all(process_comparison *comparison)
+{
+    tocsin_align_rank *rank = &comparison->parting->rank;
+    for (;; ++comparison->step) {
+        bool more_a, more_b;
+        TOCSIN_TRY(tocsin_boundary_reader_step(comparison->a, &more_a, comparison->error));
+        TOCSIN_TRY(tocsin_boundary_reader_step(comparison->b, &more_b, comparison->error));
+        rank->steps_a += tocsin_boundary_reader_complete(comparison->a);
+        rank->steps_b += tocsin_boundary_reader_complete(comparison->b);
+        if (!more_a && !more_b)
+            return TOCSIN_OK;
+        if (more_a && more_b)
+            TOCSIN_TRY(compare_step(comparison));
+    }
+}
+
+tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_intern *names,
+                                  tocsin_arena *arena, uint64_t cells_max, tocsin_parting *parting,
+                                  tocsin_error *error)
+{
+    *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
+    process_comparison comparison = {.names = names,
+                                     .arena = arena,
+                                     .cells_max = cells_max,
+                                     .parting = parting,
+                                     .step = 1,
+                                     .error = error};
+    tocsin_status status = tocsin_boundary_reader_new(a, names, &comparison.a, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_boundary_reader_new(b, names, &comparison.b, error);
+    if (status == TOCSIN_OK)
+        status = compare_all(&comparison);
+    if (status == TOCSIN_OK) {
+        parting->rank.rank = tocsin_boundary_reader_rank(comparison.a);
+        parting->events = tocsin_boundary_reader_events(comparison.a) +
+                          tocsin_boundary_reader_events(comparison.b);
+    }
+    tocsin_boundary_reader_free(comparison.a);
+    tocsin_boundary_reader_free(comparison.b);
+    return status;
+}
+
+void tocsin_parting_free(tocsin_parting *parting)
+{
+    TOCSIN_VEC_FREE(&parting->found);
+    TOCSIN_VEC_FREE(&parting->gaps);
+    TOCSIN_VEC_FREE(&parting->meetings);
+}

@@ -1,0 +1,348 @@
+/* report_align.c - an alignment's result for people and, as one JSON object, for programs. */
+#include "report/report.h"
+
+#include <inttypes.h>
+
+#define GAP_LINES   12
+#define PIVOT_LINES 16
+
+typedef struct alignment_view {
+    const tocsin_align_result *result;
+    const char *a, *b; /* the runs as the user named them */
+    bool all;
+} alignment_view;
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void append_bits(tocsin_string *out, const char *what, uint32_t bits)
+{
+    if (bits == 0)
+        return;
+    tocsin_string_printf(out, ", %s", what);
+    for (unsigned bit = 0; bit < 32; ++bit) {
+        if (bits >> bit & 1)
+            tocsin_string_printf(out, " %u", bit);
+    }
+}
+
+static void append_element(tocsin_string *out, const tocsin_align_pivot *pivot)
+{
+    tocsin_string_append_text(out, "    element   [");
+    for (uint32_t axis = 0; axis < pivot->ndim; ++axis)
+        tocsin_string_printf(out, "%s%" PRId64, axis ? "," : "", pivot->index[axis]);
+    tocsin_string_append_char(out, ']');
+    if (pivot->word > 0)
+        tocsin_string_printf(out, " word %" PRIu32, pivot->word);
+    tocsin_string_printf(out, ", its bits as a number %+" PRId64, pivot->change.delta);
+    append_bits(out, "set", pivot->change.set);
+    append_bits(out, "cleared", pivot->change.cleared);
+    tocsin_string_append_text(out, " (and no other)\n");
+}
+
+static void append_side(tocsin_string *out, const char *name, const tocsin_align_side *side)
+{
+    tocsin_string_printf(out, "    run %s     ", name);
+    tocsin_report_append_visible(out, side->value);
+    if (side->digest.sum || side->digest.polynomial)
+        tocsin_string_printf(out, "  digest %016" PRIx64, side->digest.polynomial);
+    if (side->statistics.nan_count || side->statistics.inf_count)
+        tocsin_string_printf(out, "  %" PRIu64 " NaN, %" PRIu64 " Inf", side->statistics.nan_count,
+                             side->statistics.inf_count);
+    if (side->site[0]) {
+        tocsin_string_append_text(out, "  at ");
+        tocsin_report_append_visible(out, side->site);
+    }
+    tocsin_string_append_char(out, '\n');
+}
+
+static void append_where(tocsin_string *out, int64_t step, int64_t rank)
+{
+    tocsin_string_printf(out, "step %" PRId64, step);
+    if (rank >= 0)
+        tocsin_string_printf(out, ", rank %" PRId64, rank);
+}
+
+static void append_pivot(tocsin_string *out, const tocsin_align_pivot *pivot, bool full)
+{
+    tocsin_string_append_text(out, full ? "\n" : "    ");
+    append_where(out, pivot->step, pivot->rank);
+    tocsin_string_append_text(out, ": ");
+    tocsin_report_append_visible(out, pivot->name);
+    tocsin_string_append_char(out, ' ');
+    tocsin_report_append_visible(out, pivot->attribute);
+    tocsin_string_append_text(out, " at ");
+    tocsin_report_append_visible(out, pivot->operation);
+    if (pivot->phase[0])
+        tocsin_string_printf(out, " (%s)", pivot->phase);
+    tocsin_string_printf(out, ": %s\n", tocsin_difference_meaning(pivot->difference));
+    if (!full)
+        return;
+    if (pivot->located)
+        append_element(out, pivot);
+    append_side(out, "A", &pivot->a);
+    append_side(out, "B", &pivot->b);
+}
+
+static void append_pivots(tocsin_string *out, const alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    for (size_t p = 0; p < result->pivot_count; ++p) {
+        bool first = p == 0 || result->pivots[p - 1].rank != result->pivots[p].rank;
+        if (p == 1 && !view->all)
+            tocsin_string_append_text(out, "  differing at the same point or on other ranks:\n");
+        if (p == PIVOT_LINES && !view->all) {
+            tocsin_string_printf(out, "    and %zu more (--all)\n", result->pivot_count - p);
+            break;
+        }
+        append_pivot(out, &result->pivots[p], first || view->all);
+    }
+    if (result->downstream > 0)
+        tocsin_string_printf(out, "\n%zu rank%s parted later, after communication with these.\n",
+                             result->downstream, result->downstream == 1 ? "" : "s");
+}
+
+static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
+{
+    for (size_t r = 0; r < result->rank_count; ++r) {
+        const tocsin_align_rank *rank = &result->ranks[r];
+        if (rank->rank >= 0)
+            tocsin_string_printf(out, "  rank %" PRId64 ": ", rank->rank);
+        else
+            tocsin_string_append_text(out, "  ");
+        tocsin_string_printf(out, "%" PRIu64 " of %" PRIu64 " compared boundaries equal",
+                             rank->equal, rank->compared);
+        if (rank->diverged_step > 0)
+            tocsin_string_printf(
+                out, ", the first %" PRIu64 " of them in a row; parted in step %" PRId64,
+                rank->prefix, rank->diverged_step);
+        if (rank->only_a || rank->only_b)
+            tocsin_string_printf(out, "; %" PRIu64 " in A only, %" PRIu64 " in B only",
+                                 rank->only_a, rank->only_b);
+        tocsin_string_append_text(out, rank->optimal ? "\n" : "; paired by anchors\n");
+    }
+}
+
+static void append_gaps(tocsin_string *out, const alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    if (result->gap_count > 0)
+        tocsin_string_append_text(out, "\nin one run only:\n");
+    for (size_t g = 0; g < result->gap_count; ++g) {
+        const tocsin_align_gap *gap = &result->gaps[g];
+        if (g == GAP_LINES && !view->all) {
+            tocsin_string_printf(out, "  and %zu more (--all)\n", result->gap_count - g);
+            return;
+        }
+        tocsin_string_printf(out, "  %s: ", gap->in_a ? "A" : "B");
+        tocsin_report_append_visible(out, gap->name);
+        tocsin_string_append_char(out, ' ');
+        tocsin_report_append_visible(out, gap->attribute);
+        tocsin_string_append_text(out, " at ");
+        tocsin_report_append_visible(out, gap->operation);
+        tocsin_string_append_text(out, ", first in ");
+        append_where(out, gap->step, gap->rank);
+        tocsin_string_printf(out, ", %" PRIu64 " time%s (%s)\n", gap->count,
+                             gap->count == 1 ? "" : "s", gap->reason);
+    }
+}
+
+static void append_text(tocsin_string *out, const alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    tocsin_string_printf(out, "%s: ", tocsin_align_verdict_name(result->verdict));
+    tocsin_report_append_visible(out, view->a);
+    tocsin_string_append_text(out, " (A) and ");
+    tocsin_report_append_visible(out, view->b);
+    tocsin_string_append_text(out, " (B)\n");
+    append_ranks(out, result);
+    append_pivots(out, view);
+    append_gaps(out, view);
+    tocsin_string_append_text(out, "\nnot covered:\n");
+    for (size_t n = 0; n < result->not_covered_count; ++n) {
+        tocsin_string_append_text(out, "  - ");
+        tocsin_report_append_visible(out, result->not_covered[n]);
+        tocsin_string_append_char(out, '\n');
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void write_text(tocsin_json *json, const char *key, const char *text)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_text(json, text);
+}
+
+static void write_count(tocsin_json *json, const char *key, uint64_t count)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_unsigned(json, count);
+}
+
+/* -1 means not distributed: null. */
+static void write_rank(tocsin_json *json, int64_t rank)
+{
+    tocsin_json_key(json, "rank");
+    if (rank < 0)
+        tocsin_json_null(json);
+    else
+        tocsin_json_integer(json, rank);
+}
+
+static void write_bits(tocsin_json *json, const char *key, uint32_t bits)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_begin_array(json);
+    for (unsigned bit = 0; bit < 32; ++bit) {
+        if (bits >> bit & 1)
+            tocsin_json_unsigned(json, bit);
+    }
+    tocsin_json_end_array(json);
+}
+
+static void write_elements(tocsin_json *json, const tocsin_align_pivot *pivot)
+{
+    tocsin_json_key(json, "elements");
+    tocsin_json_begin_array(json);
+    if (pivot->located) {
+        tocsin_json_begin_object(json);
+        tocsin_json_key(json, "index");
+        tocsin_json_begin_array(json);
+        for (uint32_t axis = 0; axis < pivot->ndim; ++axis)
+            tocsin_json_integer(json, pivot->index[axis]);
+        tocsin_json_end_array(json);
+        write_count(json, "word", pivot->word);
+        tocsin_json_key(json, "delta");
+        tocsin_json_integer(json, pivot->change.delta);
+        write_bits(json, "bits_set", pivot->change.set);
+        write_bits(json, "bits_cleared", pivot->change.cleared);
+        tocsin_json_end_object(json);
+    }
+    tocsin_json_end_array(json);
+}
+
+static void write_side(tocsin_json *json, const char *key, const tocsin_align_side *side)
+{
+    char digest[64];
+    snprintf(digest, sizeof digest, "%016" PRIx64 ":%016" PRIx64 ":%08" PRIx64, side->digest.sum,
+             side->digest.polynomial, side->digest.exclusive);
+    tocsin_json_key(json, key);
+    tocsin_json_begin_object(json);
+    write_text(json, "value", side->value);
+    write_text(json, "digest", digest);
+    write_count(json, "nan", side->statistics.nan_count);
+    write_count(json, "inf", side->statistics.inf_count);
+    tocsin_json_key(json, "absmax");
+    tocsin_json_real(json, side->statistics.absmax);
+    tocsin_json_end_object(json);
+}
+
+static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
+{
+    tocsin_json_begin_object(json);
+    write_text(json, "fqn", pivot->name);
+    write_text(json, "op", pivot->operation);
+    write_text(json, "phase", pivot->phase);
+    tocsin_json_key(json, "step");
+    tocsin_json_integer(json, pivot->step);
+    write_rank(json, pivot->rank);
+    write_text(json, "role", pivot->attribute);
+    write_text(json, "difference", tocsin_difference_text(pivot->difference));
+    write_elements(json, pivot);
+    tocsin_json_key(json, "stack");
+    tocsin_json_begin_array(json);
+    if (pivot->a.site[0])
+        tocsin_json_text(json, pivot->a.site);
+    tocsin_json_end_array(json);
+    write_side(json, "a", &pivot->a);
+    write_side(json, "b", &pivot->b);
+    tocsin_json_end_object(json);
+}
+
+static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
+{
+    tocsin_json_key(json, "identical_prefix");
+    tocsin_json_begin_array(json);
+    for (size_t r = 0; r < result->rank_count; ++r) {
+        const tocsin_align_rank *rank = &result->ranks[r];
+        tocsin_json_begin_object(json);
+        write_rank(json, rank->rank);
+        write_count(json, "boundaries", rank->prefix);
+        write_count(json, "compared", rank->compared);
+        write_count(json, "equal", rank->equal);
+        write_count(json, "unknown", rank->unknown);
+        write_count(json, "only_a", rank->only_a);
+        write_count(json, "only_b", rank->only_b);
+        write_count(json, "steps_a", rank->steps_a);
+        write_count(json, "steps_b", rank->steps_b);
+        tocsin_json_key(json, "diverged_step");
+        if (rank->diverged_step > 0)
+            tocsin_json_integer(json, rank->diverged_step);
+        else
+            tocsin_json_null(json);
+        tocsin_json_key(json, "optimal");
+        tocsin_json_bool(json, rank->optimal);
+        tocsin_json_end_object(json);
+    }
+    tocsin_json_end_array(json);
+}
+
+static void write_gaps(tocsin_json *json, const tocsin_align_result *result)
+{
+    tocsin_json_key(json, "gaps");
+    tocsin_json_begin_array(json);
+    for (size_t g = 0; g < result->gap_count; ++g) {
+        const tocsin_align_gap *gap = &result->gaps[g];
+        tocsin_json_begin_object(json);
+        write_text(json, "run", gap->in_a ? "a" : "b");
+        write_text(json, "fqn", gap->name);
+        write_text(json, "role", gap->attribute);
+        write_text(json, "op", gap->operation);
+        write_text(json, "reason", gap->reason);
+        tocsin_json_key(json, "step");
+        tocsin_json_integer(json, gap->step);
+        write_rank(json, gap->rank);
+        write_count(json, "count", gap->count);
+        tocsin_json_end_object(json);
+    }
+    tocsin_json_end_array(json);
+}
+
+static void append_json(tocsin_string *out, const alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    tocsin_json json = {.out = out};
+    tocsin_json_begin_object(&json);
+    write_count(&json, "schema", 1);
+    write_text(&json, "verdict", tocsin_align_verdict_name(result->verdict));
+    write_text(&json, "a", view->a);
+    write_text(&json, "b", view->b);
+    write_ranks(&json, result);
+    tocsin_json_key(&json, "pivots");
+    tocsin_json_begin_array(&json);
+    for (size_t p = 0; p < result->pivot_count; ++p)
+        write_pivot(&json, &result->pivots[p]);
+    tocsin_json_end_array(&json);
+    write_count(&json, "downstream_ranks", result->downstream);
+    write_gaps(&json, result);
+    tocsin_json_key(&json, "not_covered");
+    tocsin_json_begin_array(&json);
+    for (size_t n = 0; n < result->not_covered_count; ++n)
+        tocsin_json_text(&json, result->not_covered[n]);
+    tocsin_json_end_array(&json);
+    tocsin_json_end_object(&json);
+    tocsin_string_append_char(out, '\n');
+}
+
+tocsin_status tocsin_report_print_alignment(const tocsin_align_result *result, const char *a,
+                                            const char *b, tocsin_report_format format, bool all,
+                                            FILE *stream, tocsin_error *error)
+{
+    tocsin_string out = {0};
+    alignment_view view = {.result = result, .a = a, .b = b, .all = all};
+    if (format == TOCSIN_REPORT_JSON)
+        append_json(&out, &view);
+    else
+        append_text(&out, &view);
+    return tocsin_report_write_out(&out, stream, error);
+}
