@@ -37,6 +37,8 @@ int cmd_record(int argc, char **argv)
 {
     cli_recording_options recording_options = {.mode = "record"};
     cli_texts modules = {0};
+    static const char *const boundaries[] = {NULL, "trusted", "full", "drill"};
+    unsigned mode = 0;
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
          &recording_options.directory},
@@ -44,6 +46,8 @@ int cmd_record(int argc, char **argv)
          &modules},
         {"sample", 's', CLI_COUNT, "N", "read data and gradients in each N-th step only",
          &recording_options.sample},
+        {"mode", 0, CLI_CHOICE, "online|trusted|full|drill",
+         "for align: what modules return (trusted), take, too (full), or functions (drill)", &mode},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
     };
@@ -66,6 +70,7 @@ int cmd_record(int argc, char **argv)
         return exit_code;
     }
     recording_options.modules = &modules;
+    recording_options.boundaries = boundaries[mode];
 
     static cli_recording recording;
     exit_code = cli_recording_prepare(&recording, &recording_options, command.items);

@@ -267,6 +267,8 @@ int cli_recording_start(cli_recording *recording)
         const cli_launch_variable variables[] = {
             {"TOCSIN_RUN", recording->directory},
             {"TOCSIN_MODE", recording->options.mode},
+            {"TOCSIN_BOUNDARIES", recording->options.boundaries ? recording->options.boundaries
+                                                                : getenv("TOCSIN_BOUNDARIES")},
             {"TOCSIN_MODULES", modules[0] ? modules : NULL},
             {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
             {"TOCSIN_SAMPLE", sample[0] ? sample : getenv("TOCSIN_SAMPLE")},

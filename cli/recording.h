@@ -17,6 +17,7 @@
 typedef struct cli_recording_options {
     const char *directory; /* NULL: tocsin-<script>-<UTC time>-<pid> here */
     const char *mode;      /* "record" or "run" */
+    const char *boundaries; /* "trusted", ...: see docs/align.md; NULL: as the environment says */
     const cli_texts *modules;
     uint64_t sample; /* digest data and gradients in each N-th step only; 0: as the environment
                         says */

@@ -1,7 +1,7 @@
 /* tocsin/align.h - two runs that should be the same: where do they part first?
  *
  * Of each process the boundaries that were recorded are compared: states of parameters, gradients,
- * buffers, optimizer state and generators, batches, and losses. They are paired by what they are, not
+ * buffers and optimizer state, batches, and losses. They are paired by what they are, not
  * by their number, so that a call more or a name less does not matter, and compared bit by bit,
  * without tolerance. The first pairs whose values differ are the *pivots*. What happened at one
  * point (all parameters read at one optimizer step) has no order; between ranks, communication
@@ -65,7 +65,7 @@ typedef struct tocsin_align_pivot {
     tocsin_align_side a, b;
     bool located;         /* exactly one word differs, and: */
     uint32_t ndim;        /* of `index` */
-    const int64_t *index; /* the element in which it lies */
+    const int64_t *index; /* the element in which it lies; of what has no dtype the word */
     uint32_t word;        /* of the element: 8-byte types have words 0 and 1, 16-byte ones four */
     tocsin_word_change change;
 } tocsin_align_pivot;
@@ -95,6 +95,14 @@ typedef struct tocsin_align_gap {
     const char *reason; /* "repeated", "inner", "other-name", "only-there" */
 } tocsin_align_gap;
 
+/* A state that is not compared as a result of training, but decides what follows: a generator of
+ * random numbers. */
+typedef struct tocsin_align_condition {
+    int64_t rank;
+    int64_t step;     /* where it differs first */
+    const char *name; /* "torch", "numpy", "python" */
+} tocsin_align_condition;
+
 typedef struct tocsin_align_result {
     tocsin_align_verdict verdict;
     const tocsin_align_pivot *pivots; /* at most 64 a rank, likely origins first */
@@ -102,6 +110,8 @@ typedef struct tocsin_align_result {
     size_t downstream; /* ranks that parted later, by what they received */
     const tocsin_align_rank *ranks;
     size_t rank_count;
+    const tocsin_align_condition *conditions; /* that differ */
+    size_t condition_count;
     const tocsin_align_gap *gaps; /* at most 64 */
     size_t gap_count;
     const char *const *not_covered;

@@ -33,7 +33,10 @@ typedef enum tocsin_attribute {
     TOCSIN_ATTRIBUTE_LOADED = 3,
     TOCSIN_ATTRIBUTE_SAMPLES = 4,
     TOCSIN_ATTRIBUTE_VALUE = 5,
-    TOCSIN_ATTRIBUTE_COUNT = 6
+    TOCSIN_ATTRIBUTE_INPUT = 6,
+    TOCSIN_ATTRIBUTE_OUTPUT = 7,
+    TOCSIN_ATTRIBUTE_GRAD_OUTPUT = 8,
+    TOCSIN_ATTRIBUTE_COUNT = 9
 } tocsin_attribute;
 
 /* "saved"; "" for other numbers. */

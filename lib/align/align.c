@@ -33,8 +33,10 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_parting) partings;
     TOCSIN_VEC(tocsin_align_pivot) pivots;
     TOCSIN_VEC(tocsin_align_gap) gaps;
+    TOCSIN_VEC(tocsin_align_condition) conditions;
     TOCSIN_VEC(const char *) not_covered;
     uint64_t cells_max;
+    bool starved; /* a text of the result could not be kept */
     tocsin_error *error;
 } run_aligner;
 
@@ -66,11 +68,12 @@ const char *tocsin_difference_meaning(tocsin_difference difference)
 
 /* ---- texts of the result --------------------------------------------------------------------- */
 
-/* "" when memory has run out: the caller looks at the arena's other failures, which come too. */
+/* NULL when memory has run out, and then for good: `starved` is looked at in the end. */
 static const char *keep(run_aligner *aligner, const char *text)
 {
     const char *kept = tocsin_arena_copy(&aligner->result->arena, text, strlen(text));
-    return kept ? kept : "";
+    aligner->starved = aligner->starved || !kept;
+    return kept;
 }
 
 static const char *name_of(run_aligner *aligner, uint32_t text)
@@ -136,7 +139,8 @@ static void locate(run_aligner *aligner, const tocsin_difference_found *found,
 {
     const int64_t *sizes = sizes_of(aligner, &found->a);
     uint32_t words = words_per_element(found->a.dtype);
-    uint64_t count = words;
+    bool flat = found->a.dtype == TOCSIN_DTYPE_NONE; /* a digest of what has no shape here */
+    uint64_t count = flat ? UINT64_C(1) << 60 : words;
     if (found->difference != TOCSIN_DIFFERENCE_CONTENT || (found->a.ndim > 0 && !sizes))
         return;
     for (uint32_t axis = 0; axis < found->a.ndim; ++axis)
@@ -144,16 +148,20 @@ static void locate(run_aligner *aligner, const tocsin_difference_found *found,
     if (!tocsin_digest_locate(found->a.digest, found->b.digest, count, &pivot->change))
         return;
     int64_t *index = TOCSIN_ARENA_ARRAY(&aligner->result->arena, int64_t, found->a.ndim + 1);
-    if (!index)
+    if (!index) {
+        aligner->starved = true;
         return;
+    }
     uint64_t element = pivot->change.word / words;
     for (uint32_t axis = found->a.ndim; axis-- > 0;) {
         uint64_t size = (uint64_t)size_at(sizes, axis);
         index[axis] = (int64_t)(element % size);
         element /= size;
     }
+    if (flat)
+        index[0] = (int64_t)pivot->change.word;
     pivot->located = true;
-    pivot->ndim = found->a.ndim;
+    pivot->ndim = flat ? 1 : found->a.ndim;
     pivot->index = index;
     pivot->word = (uint32_t)(pivot->change.word % words);
 }
@@ -193,6 +201,18 @@ static bool add_gaps(run_aligner *aligner, const tocsin_parting *parting)
         gap.attribute = keep(aligner, gap.attribute);
         gap.operation = keep(aligner, gap.operation);
         if (!TOCSIN_VEC_PUSH(&aligner->gaps, gap))
+            return false;
+    }
+    return true;
+}
+
+static bool add_conditions(run_aligner *aligner, const tocsin_parting *parting)
+{
+    for (size_t c = 0; c < parting->conditions.count; ++c) {
+        tocsin_align_condition condition = parting->conditions.items[c];
+        condition.rank = parting->rank.rank;
+        condition.name = keep(aligner, condition.name);
+        if (!TOCSIN_VEC_PUSH(&aligner->conditions, condition))
             return false;
     }
     return true;
@@ -293,25 +313,34 @@ static tocsin_status compare_processes(run_aligner *aligner, const sides *a, con
 
 /* ---- result ---------------------------------------------------------------------------------- */
 
+/* "rank 3: " or "". */
+static const char *rank_text(int64_t rank, char text[32])
+{
+    text[0] = '\0';
+    if (rank >= 0)
+        snprintf(text, 32, "rank %" PRId64 ": ", rank);
+    return text;
+}
+
 static bool say_limits(run_aligner *aligner)
 {
     for (size_t p = 0; p < aligner->partings.count; ++p) {
         const tocsin_parting *parting = &aligner->partings.items[p];
         const tocsin_align_rank *rank = &parting->rank;
+        char where[32];
+        rank_text(rank->rank, where);
         bool ok = true;
         if (rank->steps_a != rank->steps_b)
             ok = not_cover(aligner,
-                           "rank %" PRId64 ": run A has %" PRIu64 " steps, run B %" PRIu64
-                           "; the further ones were not compared",
-                           rank->rank, rank->steps_a, rank->steps_b);
+                           "%srun A has %" PRIu64 " steps, run B %" PRIu64
+                           " steps; the further ones were not compared",
+                           where, rank->steps_a, rank->steps_b);
         if (ok && rank->unknown > 0)
             ok = not_cover(aligner,
-                           "rank %" PRId64 ": %" PRIu64
-                           " boundaries were recorded as present, without a digest",
-                           rank->rank, rank->unknown);
+                           "%s%" PRIu64 " boundaries were recorded as present, without a digest",
+                           where, rank->unknown);
         if (ok && parting->meetings_cut)
-            ok = not_cover(aligner, "rank %" PRId64 ": communication after its first %d calls",
-                           rank->rank, 1 << 20);
+            ok = not_cover(aligner, "%scommunication after its first %d calls", where, 1 << 20);
         if (!ok)
             return false;
     }
@@ -340,9 +369,9 @@ static tocsin_status collect(run_aligner *aligner)
             ++shown->downstream;
         for (size_t f = 0; ok && parting->origin && f < parting->found.count; ++f)
             ok = add_pivot(aligner, parting, &parting->found.items[f]);
-        ok = ok && add_gaps(aligner, parting);
+        ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting);
     }
-    if (!ok || !say_limits(aligner))
+    if (!ok || !say_limits(aligner) || aligner->starved)
         return tocsin_error_memory(aligner->error);
     shown->verdict = diverged        ? TOCSIN_ALIGN_DIVERGED
                      : compared == 0 ? TOCSIN_ALIGN_INCOMPARABLE
@@ -361,7 +390,9 @@ static tocsin_status hand_over(run_aligner *aligner)
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_pivot, aligner->pivots.count + 1);
     tocsin_align_gap *gaps = TOCSIN_ARENA_ARRAY(arena, tocsin_align_gap, aligner->gaps.count + 1);
     const char **texts = TOCSIN_ARENA_ARRAY(arena, const char *, aligner->not_covered.count + 1);
-    if (!pivots || !gaps || !texts)
+    tocsin_align_condition *conditions =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_condition, aligner->conditions.count + 1);
+    if (!pivots || !gaps || !texts || !conditions)
         return tocsin_error_memory(aligner->error);
     for (size_t k = 0; k < aligner->pivots.count; ++k)
         pivots[k] = aligner->pivots.items[k];
@@ -369,6 +400,10 @@ static tocsin_status hand_over(run_aligner *aligner)
         gaps[k] = aligner->gaps.items[k];
     for (size_t k = 0; k < aligner->not_covered.count; ++k)
         texts[k] = aligner->not_covered.items[k];
+    for (size_t k = 0; k < aligner->conditions.count; ++k)
+        conditions[k] = aligner->conditions.items[k];
+    shown->conditions = conditions;
+    shown->condition_count = aligner->conditions.count;
     shown->pivots = pivots;
     shown->pivot_count = aligner->pivots.count;
     shown->gaps = gaps;
@@ -410,6 +445,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.partings);
     TOCSIN_VEC_FREE(&aligner.pivots);
     TOCSIN_VEC_FREE(&aligner.gaps);
+    TOCSIN_VEC_FREE(&aligner.conditions);
     TOCSIN_VEC_FREE(&aligner.not_covered);
     tocsin_intern_free(&aligner.names);
     if (status == TOCSIN_OK)

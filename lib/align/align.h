@@ -31,6 +31,7 @@ typedef struct tocsin_boundary {
     uint64_t point;   /* boundaries of one point have no order among themselves */
     uint8_t dtype, ndim;
     bool present, digested, gradient;
+    bool condition; /* a generator's state: it matters only by what is drawn from it */
     tocsin_digest digest;
     tocsin_statistics statistics;
 } tocsin_boundary;
@@ -73,6 +74,8 @@ int64_t tocsin_boundary_reader_rank(const tocsin_boundary_reader *reader); /* -1
 
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
+#define TOCSIN_ALIGN_CONDITIONS_MAX 16
+
 /* Two boundaries that differ, with what their windows would take along. */
 typedef struct tocsin_difference_found {
     tocsin_boundary a, b; /* texts copied into the arena */
@@ -89,6 +92,7 @@ typedef struct tocsin_parting {
     tocsin_align_rank rank;
     TOCSIN_VEC(tocsin_difference_found) found; /* of the first point that differs, by thread */
     TOCSIN_VEC(tocsin_gap_found) gaps;
+    TOCSIN_VEC(tocsin_align_condition) conditions; /* each generator once, where it first differs */
     TOCSIN_VEC(tocsin_meeting) meetings; /* of the first run; `thread`, `item` are not used */
     bool meetings_cut;                   /* there were more */
     size_t parted; /* meetings that it had come through when it parted; SIZE_MAX: it did not */

@@ -343,6 +343,8 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.name = cached(reader, &reader->variables, state->variable, make_variable);
     boundary.attribute = cached(reader, &reader->strings, state->attribute, make_string);
     boundary.gradient = strcmp(tocsin_trace_string(reader->trace, state->attribute), "grad") == 0;
+    boundary.condition =
+        tocsin_trace_variable_kind(reader->trace, state->variable) == TOCSIN_VARIABLE_RNG;
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
     if (boundary.present) {
         boundary.dtype = state->dtype;

@@ -23,6 +23,12 @@ typedef struct process_comparison {
     tocsin_error *error;
 } process_comparison;
 
+static const char *text_of(const process_comparison *comparison, uint32_t text)
+{
+    const char *found = tocsin_intern_text(comparison->names, text, NULL);
+    return found ? found : "";
+}
+
 /* ---- differences ----------------------------------------------------------------------------- */
 
 static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_boundary *b)
@@ -62,6 +68,20 @@ static bool differs(const tocsin_align_item *a, const tocsin_align_item *b)
     return a->value != 0 && b->value != 0 && a->value != b->value;
 }
 
+/* A generator that differs is said once. */
+static bool add_condition(const process_comparison *comparison, const tocsin_boundary *boundary)
+{
+    tocsin_parting *parting = comparison->parting;
+    const char *name = text_of(comparison, boundary->name);
+    for (size_t c = 0; c < parting->conditions.count; ++c) {
+        if (strcmp(parting->conditions.items[c].name, name) == 0)
+            return true;
+    }
+    return parting->conditions.count == TOCSIN_ALIGN_CONDITIONS_MAX ||
+           TOCSIN_VEC_PUSH(&parting->conditions,
+                           (tocsin_align_condition){.step = comparison->step, .name = name});
+}
+
 /* All differing pairs of the point of the first one, gradients backwards. */
 static bool add_point(const process_comparison *comparison, const tocsin_boundary_stream *a,
                       const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
@@ -75,7 +95,8 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
         for (uint32_t k = first; k < end; ++k) {
             uint32_t i = gradients ? end - 1 - (k - first) : k;
             uint32_t j = pairing->partner[i];
-            if (j == TOCSIN_ALIGN_NONE || a->boundaries.items[i].gradient != (gradients == 1) ||
+            if (j == TOCSIN_ALIGN_NONE || a->boundaries.items[i].condition ||
+                a->boundaries.items[i].gradient != (gradients == 1) ||
                 !differs(&a->items.items[i], &b->items.items[j]))
                 continue;
             if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
@@ -88,12 +109,6 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
 }
 
 /* ---- gaps ------------------------------------------------------------------------------------ */
-
-static const char *text_of(const process_comparison *comparison, uint32_t text)
-{
-    const char *found = tocsin_intern_text(comparison->names, text, NULL);
-    return found ? found : "";
-}
 
 static bool has_symbol(const tocsin_boundary_stream *stream, uint32_t symbol)
 {
@@ -156,6 +171,10 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
         if (i == a->items.count)
             break;
         const tocsin_align_item *x = &a->items.items[i], *y = &b->items.items[j];
+        if (a->boundaries.items[i].condition) {
+            ok = !differs(x, y) || add_condition(comparison, &a->boundaries.items[i]);
+            continue;
+        }
         bool known = x->value != 0 && y->value != 0;
         bool same = known && x->value == y->value;
         rank->compared += known;
@@ -291,5 +310,6 @@ void tocsin_parting_free(tocsin_parting *parting)
 {
     TOCSIN_VEC_FREE(&parting->found);
     TOCSIN_VEC_FREE(&parting->gaps);
+    TOCSIN_VEC_FREE(&parting->conditions);
     TOCSIN_VEC_FREE(&parting->meetings);
 }

@@ -38,7 +38,7 @@ const char *tocsin_value_kind_name(tocsin_value_kind kind)
 
 const char *tocsin_variable_kind_name(tocsin_variable_kind kind)
 {
-    static const char *const names[] = {"",    "parameter", "buffer",   "optimizer_state",
-                                        "rng", "ledger",    "attribute"};
+    static const char *const names[] = {"",    "parameter", "buffer",    "optimizer_state",
+                                        "rng", "ledger",    "attribute", "boundary"};
     return (unsigned)kind < sizeof names / sizeof *names ? names[kind] : "";
 }

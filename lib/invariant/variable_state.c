@@ -114,6 +114,8 @@ void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, t
 {
     const tocsin_state *read = &event->state;
     const tocsin_dictionary *dictionary = &process->dictionary;
+    if (dictionary->variable_kind(dictionary->producer, read->variable) == TOCSIN_VARIABLE_BOUNDARY)
+        return; /* for comparing runs; no relation speaks of it */
     tocsin_variable *variable = variable_at(observer, process, read->variable);
     if (variable == NULL || observer->status != TOCSIN_OK)
         return;

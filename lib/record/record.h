@@ -9,7 +9,7 @@
 enum {
     TOCSIN_ROLE_COUNT = 16,
     TOCSIN_MOMENT_COUNT = 2, /* index: moment - 1 */
-    TOCSIN_KIND_COUNT = 6    /* index: tocsin_variable_kind - 1 */
+    TOCSIN_KIND_COUNT = 7    /* index: tocsin_variable_kind - 1 */
 };
 
 /* How much is read at each point: [role][moment - 1][attribute][kind - 1], a tocsin_sampling. */

@@ -93,8 +93,8 @@ static const char *parse_call(tocsin_selection *selection, const words *line, bo
     return TOCSIN_VEC_PUSH(&selection->calls, selected) ? NULL : "";
 }
 
-static const char *const attribute_names[TOCSIN_ATTRIBUTE_COUNT] = {"data",   "grad",    "saved",
-                                                                    "loaded", "samples", "value"};
+static const char *const attribute_names[TOCSIN_ATTRIBUTE_COUNT] = {
+    "data", "grad", "saved", "loaded", "samples", "value", "input", "output", "grad_output"};
 
 const char *tocsin_attribute_name(tocsin_attribute attribute)
 {

@@ -122,6 +122,18 @@ static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
     }
 }
 
+static void append_conditions(tocsin_string *out, const tocsin_align_result *result)
+{
+    for (size_t c = 0; c < result->condition_count; ++c) {
+        const tocsin_align_condition *condition = &result->conditions[c];
+        tocsin_string_append_text(out, "  the generator of ");
+        tocsin_report_append_visible(out, condition->name);
+        tocsin_string_append_text(out, " differs from ");
+        append_where(out, condition->step, condition->rank);
+        tocsin_string_append_text(out, " on\n");
+    }
+}
+
 static void append_gaps(tocsin_string *out, const alignment_view *view)
 {
     const tocsin_align_result *result = view->result;
@@ -155,6 +167,7 @@ static void append_text(tocsin_string *out, const alignment_view *view)
     tocsin_report_append_visible(out, view->b);
     tocsin_string_append_text(out, " (B)\n");
     append_ranks(out, result);
+    append_conditions(out, result);
     append_pivots(out, view);
     append_gaps(out, view);
     tocsin_string_append_text(out, "\nnot covered:\n");
@@ -287,6 +300,21 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
     tocsin_json_end_array(json);
 }
 
+static void write_conditions(tocsin_json *json, const tocsin_align_result *result)
+{
+    tocsin_json_key(json, "generators");
+    tocsin_json_begin_array(json);
+    for (size_t c = 0; c < result->condition_count; ++c) {
+        tocsin_json_begin_object(json);
+        write_text(json, "name", result->conditions[c].name);
+        tocsin_json_key(json, "step");
+        tocsin_json_integer(json, result->conditions[c].step);
+        write_rank(json, result->conditions[c].rank);
+        tocsin_json_end_object(json);
+    }
+    tocsin_json_end_array(json);
+}
+
 static void write_gaps(tocsin_json *json, const tocsin_align_result *result)
 {
     tocsin_json_key(json, "gaps");
@@ -324,6 +352,7 @@ static void append_json(tocsin_string *out, const alignment_view *view)
         write_pivot(&json, &result->pivots[p]);
     tocsin_json_end_array(&json);
     write_count(&json, "downstream_ranks", result->downstream);
+    write_conditions(&json, result);
     write_gaps(&json, result);
     tocsin_json_key(&json, "not_covered");
     tocsin_json_begin_array(&json);

@@ -12,6 +12,8 @@ class Environment:
     TOCSIN_MODE       "record" (everything), "run" (what the selection names) or "off"
     TOCSIN_SELECTION  a file that says what to record (docs/formats/selection.md)
     TOCSIN_SAMPLE     digest the model's data and gradients only in each such step
+    TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted", "full"
+                      or "drill" (docs/align.md)
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -20,6 +22,7 @@ class Environment:
         self.mode = variables.get("TOCSIN_MODE", "record")
         self.selection = variables.get("TOCSIN_SELECTION") or None
         self.sample = variables.get("TOCSIN_SAMPLE") or "1"
+        self.boundaries = variables.get("TOCSIN_BOUNDARIES") or "online"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
 
 
@@ -47,6 +50,7 @@ def attach(environment: Environment | None = None) -> bool:
             environment.selection,
             environment.packages,
             environment.digest_every(),
+            environment.boundaries,
         )
         _attached = True
     except Exception as error:

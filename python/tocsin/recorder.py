@@ -90,13 +90,15 @@ def _place():
             _rank = value
 
 
-def start(directory, mode="record", selection=None, packages=(), digest_every=1):
+def start(directory, mode="record", selection=None, packages=(), digest_every=1,
+          boundaries="online"):
     """Record this process into a run. Raises when that cannot be done."""
     global _directory
     torch = sys.modules["torch"]
     held = _core.hold()
     try:
         _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
+        _core.recorder_boundaries(boundaries)
         try:
             layout.calibrate(torch, _core)
         except ValueError as error:

@@ -10,6 +10,8 @@
  */
 #include "observe.h"
 
+#include "boundaries.h"
+
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
@@ -23,6 +25,7 @@ tocsin_recorder *observe_recorder;
 enum {
     DEPTH_BITS = 12,
     DEPTH_MAX = (1 << DEPTH_BITS) - 1, /* deeper calls count as this deep */
+    NAMED_MAX = 128,                   /* open module calls whose boundaries have a name */
     STOP_MS_MAX = 1000
 };
 
@@ -32,6 +35,7 @@ typedef struct thread_state {
     uint32_t backwards; /* open backward passes */
     PyObject *closing;  /* the optimizer whose open step was given a closure; borrowed: it is an
                            argument of that call */
+    tocsin_id names[NAMED_MAX]; /* boundaries.c: of each open module call */
 } thread_state;
 
 static _Thread_local thread_state this_thread;
@@ -334,6 +338,24 @@ static bool has_closure(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnam
     return false;
 }
 
+/* The boundary that this call passes: when a module's call begins or ends, that of the module. */
+static tocsin_id boundary_of(tocsin_hook *hook, tocsin_trace_writer *writer,
+                             const thread_state *thread, PyObject *self)
+{
+    uint32_t around = thread->modules;
+    tocsin_id outer = around > 0 && around <= NAMED_MAX ? thread->names[around - 1] : 0;
+    return boundaries_name(writer, hook, self, outer);
+}
+
+static void pass_in(tocsin_hook *hook, tocsin_trace_writer *writer, thread_state *thread,
+                    PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    tocsin_id boundary = boundary_of(hook, writer, thread, nargs > 0 ? args[0] : NULL);
+    if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules < NAMED_MAX)
+        thread->names[thread->modules] = boundary;
+    boundaries_enter(hook, boundary, args, nargs, kwnames);
+}
+
 static void sample_at_enter(const tocsin_hook *hook, thread_state *thread, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -368,6 +390,8 @@ static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize
     uint64_t call = recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
     uint64_t token = token_of(call, thread);
     thread->depth += recorded;
+    if (__builtin_expect(boundaries_what != 0, 0) && recorded && boundaries_want(hook))
+        pass_in(hook, writer, thread, args, nargs, kwnames);
     if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0)
         thread->modules++;
     if (hook->role == TOCSIN_ROLE_BACKWARD)
@@ -466,6 +490,9 @@ static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *ar
                                                                                    : NULL);
         if (hook->role != TOCSIN_ROLE_NONE || plan_of(hook)->aloud)
             watch_returned(hook, args, nargs, kwnames, result);
+        if (__builtin_expect(boundaries_what != 0, 0) && boundaries_want(hook))
+            boundaries_leave(hook, boundary_of(hook, writer, thread, nargs > 0 ? args[0] : NULL),
+                             args, nargs, kwnames, result);
         emit_exit(hook, writer, call, args, nargs, kwnames, result);
     } else if (call != 0) {
         emit_raise(hook, writer, call, exception_type);

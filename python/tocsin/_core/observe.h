@@ -5,6 +5,7 @@
  *   call_site.c      where in the user's code a call stands
  *   variables.c      tracked parameters and buffers, and reading their states
  *   optimizers.c     what an optimizer says about itself
+ *   boundaries.c     what passes into and out of calls, for comparing runs
  *   label_counts.c   what the integer targets of a loss look like
  *   watch.c          Python code that is told of calls, and the states it writes
  *   recorder_functions.c  the Python functions that recorder.py uses
@@ -152,6 +153,8 @@ PyObject *optimizers_list(void);
 bool variables_saw_root(PyObject *module);
 /* The canonical name of a module found in the search; 0: not known. */
 tocsin_id variables_module_name(PyObject *module);
+/* The variable (kind boundary) of a module, by its canonical name; 0: not known. */
+tocsin_id variables_boundary(tocsin_trace_writer *writer, PyObject *module);
 /* Read what the plan asks for at this point and emit it. `optimizer`: of optimizer.step, else
  * NULL. */
 void variables_sample(tocsin_role role, tocsin_moment moment, PyObject *optimizer);

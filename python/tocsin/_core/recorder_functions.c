@@ -3,6 +3,7 @@
  * All take and return plain Python values; errors of the recorder become OSError or ValueError with
  * the message and place.
  */
+#include "boundaries.h"
 #include "observe.h"
 
 #include <string.h>
@@ -34,6 +35,19 @@ static PyObject *recorder_open(PyObject *module, PyObject *arguments)
         return PyErr_Format(PyExc_RuntimeError, "already recording");
     if (tocsin_recorder_open(&options, &recorder, &error) != TOCSIN_OK)
         return raise_error(&error);
+    Py_RETURN_NONE;
+}
+
+/* recorder_boundaries(mode): what is recorded of calls beside their states, see boundaries.c */
+static PyObject *recorder_boundaries(PyObject *module, PyObject *mode)
+{
+    const char *name = PyUnicode_Check(mode) ? PyUnicode_AsUTF8(mode) : NULL;
+    (void)module;
+    if (name == NULL || !boundaries_choose(name)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "no mode of boundaries: %R", mode);
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -272,6 +286,7 @@ static PyObject *dtype_number(PyObject *module, PyObject *name)
 
 static PyMethodDef functions[] = {
     {"recorder_open", recorder_open, METH_VARARGS, NULL},
+    {"recorder_boundaries", recorder_boundaries, METH_O, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
     {"recorder_summary", recorder_summary, METH_NOARGS, NULL},

@@ -48,6 +48,8 @@ typedef struct named_module {
     const void *address;
     PyObject *reference; /* weak */
     tocsin_id name;
+    char *text;         /* the name; owned */
+    tocsin_id boundary; /* boundaries.c; 0: not asked for yet */
 } named_module;
 
 static root roots[ROOTS_MAX];
@@ -95,8 +97,10 @@ static void drop_tables(void)
         Py_XDECREF(variables[i].owner);
         Py_XDECREF(variables[i].key);
     }
-    for (Py_ssize_t i = 0; i < module_count; i++)
+    for (Py_ssize_t i = 0; i < module_count; i++) {
         Py_XDECREF(modules[i].reference);
+        PyMem_Free(modules[i].text);
+    }
     PyMem_Free(variables);
     PyMem_Free(modules);
     variables = NULL;
@@ -228,6 +232,15 @@ static int compare_modules(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
+static char *copy_text(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = PyMem_Malloc(bytes);
+    if (copy != NULL)
+        memcpy(copy, text, bytes);
+    return copy;
+}
+
 static bool load_modules(tocsin_trace_writer *writer, PyObject *list)
 {
     Py_ssize_t count = PyList_GET_SIZE(list);
@@ -240,7 +253,15 @@ static bool load_modules(tocsin_trace_writer *writer, PyObject *list)
         PyObject *reference = PyWeakref_NewRef(module, NULL);
         if (reference == NULL)
             return false;
-        modules[module_count++] = (named_module){module, reference, value_text_id(writer, name)};
+        char *text = copy_text(name);
+        if (text == NULL) {
+            Py_DECREF(reference);
+            return false;
+        }
+        modules[module_count++] = (named_module){.address = module,
+                                                 .reference = reference,
+                                                 .name = value_text_id(writer, name),
+                                                 .text = text};
     }
     if (modules != NULL)
         qsort(modules, (size_t)module_count, sizeof *modules, compare_modules);
@@ -406,17 +427,35 @@ bool variables_saw_root(PyObject *module)
     return found;
 }
 
-tocsin_id variables_module_name(PyObject *module)
+/* NULL: not known, or another module at the address of one that is gone. */
+static named_module *find_module(PyObject *module)
 {
     named_module wanted = {.address = module};
     named_module *found = module_count == 0 ? NULL
                                             : bsearch(&wanted, modules, (size_t)module_count,
                                                       sizeof *modules, compare_modules);
     if (found == NULL)
-        return 0;
+        return NULL;
     PyObject *live = weak_get(found->reference);
     Py_XDECREF(live);
-    return live == module ? found->name : 0;
+    return live == module ? found : NULL;
+}
+
+tocsin_id variables_module_name(PyObject *module)
+{
+    const named_module *found = find_module(module);
+    return found == NULL ? 0 : found->name;
+}
+
+tocsin_id variables_boundary(tocsin_trace_writer *writer, PyObject *module)
+{
+    named_module *found = find_module(module);
+    if (found == NULL)
+        return 0;
+    if (found->boundary == 0)
+        found->boundary =
+            tocsin_trace_define_variable(writer, found->text, TOCSIN_VARIABLE_BOUNDARY, "");
+    return found->boundary;
 }
 
 /* ---- 3. Reading states --------------------------------------------------------------------- */

@@ -1,0 +1,147 @@
+"""`tocsin align` on real runs: the same training twice is identical; one that goes wrong in one place
+is named by the boundary, and by the element where it is one."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = HERE / "align_program.py"
+RANKS = HERE.parent / "corpus/ranks.py"
+TOCSIN = os.environ["TOCSIN"]
+RUNS = [
+    (name, 0) for name in "none again bit weight seed data rows dtype wrapped extra short".split()
+] + [("none", 3), ("bit", 3)]
+
+
+def record(folder, change, ranks):
+    run = folder / f"{change}-{ranks}"
+    launcher = [RANKS, str(ranks)] if ranks else []
+    command = [TOCSIN, "record", "-q", "-o", run, "--", sys.executable, *launcher, PROGRAM]
+    command += ["none" if change == "again" else change, "1"]
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("align")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda run: record(folder, *run), RUNS))
+    return folder
+
+
+def align(runs, change, ranks=0):
+    """(exit status, report) of the healthy run and this one."""
+    command = [TOCSIN, "align", "--format", "json", runs / f"none-{ranks}", runs / f"{change}-{ranks}"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def place(pivot):
+    return pivot["step"], pivot["fqn"], pivot["role"], pivot["op"]
+
+
+def test_the_same_twice(runs):
+    status, report = align(runs, "again")
+    assert (status, report["verdict"], report["pivots"]) == (0, "IDENTICAL", [])
+    (prefix,) = report["identical_prefix"]
+    assert prefix["equal"] == prefix["compared"] == prefix["boundaries"] > 100
+    assert prefix["only_a"] == prefix["only_b"] == 0 and prefix["diverged_step"] is None
+    assert report["not_covered"]
+
+
+def test_one_bit_of_a_gradient(runs):
+    status, report = align(runs, "bit")
+    assert (status, report["verdict"]) == (1, "DIVERGED")
+    assert [place(pivot) for pivot in report["pivots"]] == [
+        (3, "first.weight", "grad", "optimizer.step")
+    ]
+    (element,) = report["pivots"][0]["elements"]
+    assert element["index"] == [11, 5] and element["word"] == 0
+    assert element["bits_set"] + element["bits_cleared"] == [19]
+    assert abs(element["delta"]) == 1 << 19
+
+
+def test_one_bit_of_a_weight(runs):
+    """Between two steps, behind the backward pass."""
+    _, report = align(runs, "weight")
+    assert place(report["pivots"][0]) == (3, "second.weight", "data", "optimizer.step")
+    (element,) = report["pivots"][0]["elements"]
+    assert element["index"] == [3, 7]
+    assert element["bits_set"] + element["bits_cleared"] == [30]
+
+
+def test_rows_swapped(runs):
+    """Two rows: no single element, no sum or xor of all words shows it."""
+    _, report = align(runs, "rows")
+    assert [place(pivot) for pivot in report["pivots"]] == [
+        (3, "second.weight", "grad", "optimizer.step")
+    ]
+    assert report["pivots"][0]["elements"] == []
+    a, b = (report["pivots"][0][side]["digest"].split(":") for side in "ab")
+    assert a[0] == b[0] and a[2] == b[2] and a[1] != b[1]
+
+
+def test_a_seed(runs):
+    """The loss is the first that shows it."""
+    _, report = align(runs, "seed")
+    assert report["pivots"][0]["step"] == 3
+    assert report["pivots"][0]["op"] == "torch.nn.functional.cross_entropy"
+    assert ("torch", 3) in {(g["name"], g["step"]) for g in report["generators"]}
+
+
+def test_a_pixel(runs):
+    """The batch, before anything was computed from it, and which element."""
+    _, report = align(runs, "data")
+    pivot = report["pivots"][0]
+    assert (pivot["step"], pivot["role"], pivot["phase"]) == (4, "samples", "data")
+    assert pivot["elements"][0]["index"] == [(51 - 48) * 8 + 2]  # of a batch only the digest is kept
+
+
+def test_dtype(runs):
+    _, report = align(runs, "dtype")
+    pivot = report["pivots"][0]
+    assert (pivot["fqn"], pivot["difference"]) == ("norm.num_batches_tracked", "dtype")
+    assert pivot["a"]["value"] == "int64[]" and pivot["b"]["value"] == "int32[]"
+
+
+def test_names_of_wrappers(runs):
+    """A compiled model has other names, inside; the states are the same."""
+    status, report = align(runs, "wrapped")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+
+
+def test_one_boundary_more(runs):
+    status, report = align(runs, "extra")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+    assert {(gap["run"], gap["fqn"]) for gap in report["gaps"]} == {("b", "unused"), ("b", "unused#options")}
+
+
+def test_a_step_less(runs):
+    status, report = align(runs, "short")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+    assert any("3 steps" in text for text in report["not_covered"])
+
+
+def test_one_rank_of_three(runs):
+    """Only rank 1 is an origin... as far as can be seen: the gradients were summed before they were
+    read, so all ranks part at one point, and none before the communication."""
+    _, report = align(runs, "bit", 3)
+    assert {pivot["rank"] for pivot in report["pivots"]} <= {0, 1, 2}
+    assert all(place(p)[:3] == (3, "first.weight", "grad") for p in report["pivots"])
+
+
+def test_bad_input(runs, tmp_path):
+    for arguments in ([runs / "none-0"], [runs / "none-0", tmp_path / "missing"]):
+        done = subprocess.run([TOCSIN, "align", *map(str, arguments)], capture_output=True, text=True)
+        assert done.returncode == 2 and done.stderr.startswith("tocsin: error: ")
