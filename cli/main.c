@@ -34,11 +34,10 @@ static const char overview[] =
     "          show     print invariants, each in one sentence\n"
     "  watch   run      run a training script and check it while it trains\n"
     "          check    check a recording, finished or still growing\n"
-    "  compare align    where two runs that should be the same part first\n"
-    "  look    info     what is in a recording or a file of invariants\n"
-    "          dump     print recorded events; import and export are for TrainCheck\n"
+    "  look    align    where two runs that should be the same part first\n"
+    "          info     what is in a recording or a file of invariants; dump: its events\n"
     "          explain  what a finding's code means and what to do\n"
-    "  manage  filter merge diff suppress   sets of invariants, and what is meant\n"
+    "  manage  filter merge diff suppress   invariants; import export: TrainCheck's\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";
 

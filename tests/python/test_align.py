@@ -17,12 +17,14 @@ TOCSIN = os.environ["TOCSIN"]
 RUNS = [
     (name, 0) for name in "none again bit weight seed data rows dtype wrapped extra short".split()
 ] + [("none", 3), ("bit", 3)]
+MODES = [(change, mode) for mode in ("trusted", "drill") for change in ("none", "seed")]
 
 
-def record(folder, change, ranks):
-    run = folder / f"{change}-{ranks}"
+def record(folder, change, ranks=0, mode="online"):
+    run = folder / f"{change}-{mode if mode != 'online' else ranks}"
     launcher = [RANKS, str(ranks)] if ranks else []
-    command = [TOCSIN, "record", "-q", "-o", run, "--", sys.executable, *launcher, PROGRAM]
+    command = [TOCSIN, "record", "-q", "--mode", mode, "-o", run, "--"]
+    command += [sys.executable, *launcher, PROGRAM]
     command += ["none" if change == "again" else change, "1"]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True,
@@ -36,6 +38,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("align")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda run: record(folder, *run), RUNS))
+        list(pool.map(lambda run: record(folder, run[0], 0, run[1]), MODES))
     return folder
 
 
@@ -98,6 +101,25 @@ def test_a_seed(runs):
     assert report["pivots"][0]["step"] == 3
     assert report["pivots"][0]["op"] == "torch.nn.functional.cross_entropy"
     assert ("torch", 3) in {(g["name"], g["step"]) for g in report["generators"]}
+
+
+def test_what_modules_return(runs):
+    _, report = align(runs, "seed", "trusted")
+    pivot = report["pivots"][0]
+    assert place(pivot) == (3, "second", "output", "torch.nn.Module.__call__")
+    assert pivot["phase"] == "forward" and "align_program.py" in pivot["stack"][0]
+
+
+def test_what_functions_return(runs):
+    """The function itself, and gradients on their way back."""
+    _, report = align(runs, "seed", "drill")
+    assert report["pivots"][0]["op"] == "torch.dropout"
+    assert report["pivots"][0]["role"] == "output"
+    done = subprocess.run([TOCSIN, "dump", "--format", "jsonl", runs / "none-trusted"],
+                          capture_output=True, text=True)  # fmt: skip
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    back = [e["variable"] for e in events if e.get("attribute") == "grad_output"]
+    assert back[:4] == ["", "second", "norm", "first"] and len(back) == 4 * 4
 
 
 def test_a_pixel(runs):
