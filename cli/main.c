@@ -35,9 +35,9 @@ static const char overview[] =
     "  watch   run      run a training script and check it while it trains\n"
     "          check    check a recording, finished or still growing\n"
     "  look    align    where two runs that should be the same part first\n"
-    "          info     what is in a recording or a file of invariants; dump: its events\n"
+    "          info     what is in a recording or a file of invariants; dump its events\n"
     "          explain  what a finding's code means and what to do\n"
-    "  manage  filter merge diff suppress   invariants; import export: TrainCheck's\n"
+    "  manage  filter merge diff suppress   sets; import export   files of TrainCheck\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";
 

@@ -1,9 +1,10 @@
 """A training whose second run may go wrong in one place: align_program.py CHANGE [RANK].
 
-CHANGE: none, or where what is done: bit (of one weight's gradient, step 3), weight (one of the second
-layer's, between steps 2 and 3), seed (dropout's, from step 3), data (one pixel of the batch of step 4),
-rows (two of a gradient swapped), dtype (of a buffer), wrapped (only names change), extra (one more
-parameter, whose gradient is None), short (a step less). With ranks, RANK does it alone.
+CHANGE: none, or where what is done: bit (of one weight's gradient, step 3), weight (one of the
+second layer's, between steps 2 and 3), seed (dropout's, from step 3), data (one pixel of the batch
+of step 4), rows (two of a gradient swapped), dtype (of a buffer), wrapped (only names change),
+extra (one more parameter, whose gradient is None), short (a step less). With ranks, RANK does it
+alone.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""`tocsin align` on real runs: the same training twice is identical; one that goes wrong in one place
-is named by the boundary, and by the element where it is one."""
+"""`tocsin align` on real runs: the same training twice is identical; one that goes wrong in one
+place is named by the boundary, and by the element where it is one."""
 
 import json
 import os
@@ -44,8 +44,9 @@ def runs(tmp_path_factory):
 
 def align(runs, change, ranks=0):
     """(exit status, report) of the healthy run and this one."""
-    command = [TOCSIN, "align", "--format", "json", runs / f"none-{ranks}", runs / f"{change}-{ranks}"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    pair = [str(runs / f"{name}-{ranks}") for name in ("none", change)]
+    command = [TOCSIN, "align", "--format", "json", *pair]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)
 
@@ -127,7 +128,8 @@ def test_a_pixel(runs):
     _, report = align(runs, "data")
     pivot = report["pivots"][0]
     assert (pivot["step"], pivot["role"], pivot["phase"]) == (4, "samples", "data")
-    assert pivot["elements"][0]["index"] == [(51 - 48) * 8 + 2]  # of a batch only the digest is kept
+    # Of a batch only the digest is kept, not its shape.
+    assert pivot["elements"][0]["index"] == [(51 - 48) * 8 + 2]
 
 
 def test_dtype(runs):
@@ -156,8 +158,8 @@ def test_a_step_less(runs):
 
 
 def test_one_rank_of_three(runs):
-    """Only rank 1 is an origin... as far as can be seen: the gradients were summed before they were
-    read, so all ranks part at one point, and none before the communication."""
+    """The gradients were summed before they were read: all ranks part at one point, and none
+    before the communication."""
     _, report = align(runs, "bit", 3)
     assert {pivot["rank"] for pivot in report["pivots"]} <= {0, 1, 2}
     assert all(place(p)[:3] == (3, "first.weight", "grad") for p in report["pivots"])
@@ -165,5 +167,6 @@ def test_one_rank_of_three(runs):
 
 def test_bad_input(runs, tmp_path):
     for arguments in ([runs / "none-0"], [runs / "none-0", tmp_path / "missing"]):
-        done = subprocess.run([TOCSIN, "align", *map(str, arguments)], capture_output=True, text=True)
+        command = [TOCSIN, "align", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.startswith("tocsin: error: ")
