@@ -41,6 +41,7 @@ int cmd_diff(int argc, char **argv);
 int cmd_import(int argc, char **argv);
 int cmd_export(int argc, char **argv);
 int cmd_align(int argc, char **argv);
+int cmd_env(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ static const cli_command commands[] = {
     {"version", cmd_version},   {"verify", cmd_verify},   {"plan", cmd_plan},
     {"suppress", cmd_suppress}, {"filter", cmd_filter},   {"merge", cmd_merge},
     {"diff", cmd_diff},         {"import", cmd_import},   {"export", cmd_export},
-    {"align", cmd_align},
+    {"align", cmd_align},       {"env", cmd_env},
 };
 
 static const char overview[] =
@@ -34,7 +34,7 @@ static const char overview[] =
     "          show     print invariants, each in one sentence\n"
     "  watch   run      run a training script and check it while it trains\n"
     "          check    check a recording, finished or still growing\n"
-    "  look    align    where two runs that should be the same part first\n"
+    "  look    align    where two runs part first; env what makes them comparable\n"
     "          info     what is in a recording or a file of invariants; dump its events\n"
     "          explain  what a finding's code means and what to do\n"
     "  manage  filter merge diff suppress   sets; import export   files of TrainCheck\n"

@@ -55,8 +55,8 @@ typedef struct tocsin_align_side {
 
 /* A boundary at which the runs part. Texts are the result's and never NULL. */
 typedef struct tocsin_align_pivot {
-    int64_t rank; /* -1: not distributed */
-    int64_t step; /* from 1 */
+    int64_t rank;          /* -1: not distributed */
+    int64_t step;          /* from 1 */
     const char *name;      /* "layers.0.weight" */
     const char *attribute; /* "data", "grad", "value", ... */
     const char *operation; /* "optimizer.step": the innermost call with a role, or the function */
@@ -72,15 +72,15 @@ typedef struct tocsin_align_pivot {
 
 /* What was compared of one process, and how far it was identical. */
 typedef struct tocsin_align_rank {
-    int64_t rank;            /* -1: not distributed */
+    int64_t rank;              /* -1: not distributed */
     uint64_t steps_a, steps_b; /* complete ones in each run */
-    uint64_t compared;       /* pairs whose values are known on both sides */
-    uint64_t equal;          /* of them */
-    uint64_t unknown;        /* pairs with a value that was not read */
-    uint64_t only_a, only_b; /* boundaries without a partner */
-    uint64_t prefix;         /* compared pairs before the first that differs */
-    int64_t diverged_step;   /* 0: identical */
-    bool optimal;            /* every pairing is proved to be the cheapest */
+    uint64_t compared;         /* pairs whose values are known on both sides */
+    uint64_t equal;            /* of them */
+    uint64_t unknown;          /* pairs with a value that was not read */
+    uint64_t only_a, only_b;   /* boundaries without a partner */
+    uint64_t prefix;           /* compared pairs before the first that differs */
+    int64_t diverged_step;     /* 0: identical */
+    bool optimal;              /* every pairing is proved to be the cheapest */
 } tocsin_align_rank;
 
 /* Boundaries that only one run has, alike ones as one. */
@@ -95,12 +95,14 @@ typedef struct tocsin_align_gap {
     const char *reason; /* "repeated", "inner", "other-name", "only-there" */
 } tocsin_align_gap;
 
-/* A state that is not compared as a result of training, but decides what follows: a generator of
- * random numbers. */
+/* What is not compared as a result of training, but decides what follows: a generator of random
+ * numbers, or a setting (determinism.py). */
 typedef struct tocsin_align_condition {
     int64_t rank;
     int64_t step;     /* where it differs first */
-    const char *name; /* "torch", "numpy", "python" */
+    const char *name; /* "torch", "OMP_NUM_THREADS" */
+    bool generator;
+    const char *a, *b; /* of a setting: its texts; "" where a run does not have it */
 } tocsin_align_condition;
 
 typedef struct tocsin_align_result {

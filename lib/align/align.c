@@ -212,6 +212,8 @@ static bool add_conditions(run_aligner *aligner, const tocsin_parting *parting)
         tocsin_align_condition condition = parting->conditions.items[c];
         condition.rank = parting->rank.rank;
         condition.name = keep(aligner, condition.name);
+        condition.a = keep(aligner, condition.a);
+        condition.b = keep(aligner, condition.b);
         if (!TOCSIN_VEC_PUSH(&aligner->conditions, condition))
             return false;
     }

@@ -31,7 +31,7 @@ typedef struct tocsin_boundary {
     uint64_t point;   /* boundaries of one point have no order among themselves */
     uint8_t dtype, ndim;
     bool present, digested, gradient;
-    bool condition; /* a generator's state: it matters only by what is drawn from it */
+    bool generator, setting; /* they matter only by what follows from them */
     tocsin_digest digest;
     tocsin_statistics statistics;
 } tocsin_boundary;
@@ -92,7 +92,7 @@ typedef struct tocsin_parting {
     tocsin_align_rank rank;
     TOCSIN_VEC(tocsin_difference_found) found; /* of the first point that differs, by thread */
     TOCSIN_VEC(tocsin_gap_found) gaps;
-    TOCSIN_VEC(tocsin_align_condition) conditions; /* each generator once, where it first differs */
+    TOCSIN_VEC(tocsin_align_condition) conditions; /* each once, where it first differs */
     TOCSIN_VEC(tocsin_meeting) meetings; /* of the first run; `thread`, `item` are not used */
     bool meetings_cut;                   /* there were more */
     size_t parted; /* meetings that it had come through when it parted; SIZE_MAX: it did not */

@@ -315,7 +315,9 @@ static bool add_boundary(tocsin_boundary_reader *reader, boundary_thread *thread
     uint32_t form[] = {boundary.shape, boundary.dtype, boundary.ndim, boundary.attribute};
     tocsin_align_item item = {.value = value_of(&boundary)};
     item.symbol = tocsin_intern_put(reader->names, what, sizeof what);
-    item.form = tocsin_intern_put(reader->names, form, sizeof form);
+    item.form = boundary.dtype == TOCSIN_DTYPE_NONE /* no tensor: nothing else can be it */
+                    ? item.symbol
+                    : tocsin_intern_put(reader->names, form, sizeof form);
     return boundary.name && boundary.attribute && boundary.operation && item.symbol && item.form &&
            TOCSIN_VEC_PUSH(&thread->stream.items, item) &&
            TOCSIN_VEC_PUSH(&thread->stream.boundaries, boundary);
@@ -343,8 +345,9 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.name = cached(reader, &reader->variables, state->variable, make_variable);
     boundary.attribute = cached(reader, &reader->strings, state->attribute, make_string);
     boundary.gradient = strcmp(tocsin_trace_string(reader->trace, state->attribute), "grad") == 0;
-    boundary.condition =
-        tocsin_trace_variable_kind(reader->trace, state->variable) == TOCSIN_VARIABLE_RNG;
+    tocsin_variable_kind kind = tocsin_trace_variable_kind(reader->trace, state->variable);
+    boundary.generator = kind == TOCSIN_VARIABLE_RNG;
+    boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0;
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
     if (boundary.present) {
         boundary.dtype = state->dtype;

@@ -68,18 +68,38 @@ static bool differs(const tocsin_align_item *a, const tocsin_align_item *b)
     return a->value != 0 && b->value != 0 && a->value != b->value;
 }
 
-/* A generator that differs is said once. */
-static bool add_condition(const process_comparison *comparison, const tocsin_boundary *boundary)
+static bool is_condition(const tocsin_boundary *boundary)
+{
+    return boundary->generator || boundary->setting;
+}
+
+static const char *setting_text(const process_comparison *comparison,
+                                const tocsin_boundary *boundary)
+{
+    if (!boundary || !boundary->text)
+        return "";
+    return tocsin_arena_copy(comparison->arena, boundary->text, strlen(boundary->text));
+}
+
+/* A condition that differs is said once. Either may be NULL: the run does not have it. */
+static bool add_condition(const process_comparison *comparison, const tocsin_boundary *a,
+                          const tocsin_boundary *b)
 {
     tocsin_parting *parting = comparison->parting;
-    const char *name = text_of(comparison, boundary->name);
+    const tocsin_boundary *any = a ? a : b;
+    const char *name = text_of(comparison, any->name);
     for (size_t c = 0; c < parting->conditions.count; ++c) {
         if (strcmp(parting->conditions.items[c].name, name) == 0)
             return true;
     }
-    return parting->conditions.count == TOCSIN_ALIGN_CONDITIONS_MAX ||
-           TOCSIN_VEC_PUSH(&parting->conditions,
-                           (tocsin_align_condition){.step = comparison->step, .name = name});
+    if (parting->conditions.count == TOCSIN_ALIGN_CONDITIONS_MAX)
+        return true;
+    tocsin_align_condition condition = {.step = comparison->step,
+                                        .name = name,
+                                        .generator = any->generator,
+                                        .a = setting_text(comparison, a),
+                                        .b = setting_text(comparison, b)};
+    return condition.a && condition.b && TOCSIN_VEC_PUSH(&parting->conditions, condition);
 }
 
 /* All differing pairs of the point of the first one, gradients backwards. */
@@ -95,7 +115,7 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
         for (uint32_t k = first; k < end; ++k) {
             uint32_t i = gradients ? end - 1 - (k - first) : k;
             uint32_t j = pairing->partner[i];
-            if (j == TOCSIN_ALIGN_NONE || a->boundaries.items[i].condition ||
+            if (j == TOCSIN_ALIGN_NONE || is_condition(&a->boundaries.items[i]) ||
                 a->boundaries.items[i].gradient != (gradients == 1) ||
                 !differs(&a->items.items[i], &b->items.items[j]))
                 continue;
@@ -146,6 +166,18 @@ static bool add_gap(const process_comparison *comparison, const tocsin_boundary_
     return TOCSIN_VEC_PUSH(&parting->gaps, found);
 }
 
+/* A boundary without a partner. */
+static bool add_alone(const process_comparison *comparison, const tocsin_boundary_stream *of,
+                      const tocsin_boundary_stream *other, size_t at, bool in_a)
+{
+    const tocsin_boundary *boundary = &of->boundaries.items[at];
+    if (is_condition(boundary))
+        return boundary->generator ||
+               add_condition(comparison, in_a ? boundary : NULL, in_a ? NULL : boundary);
+    ++*(in_a ? &comparison->parting->rank.only_a : &comparison->parting->rank.only_b);
+    return add_gap(comparison, of, other, at, in_a);
+}
+
 /* ---- a step ---------------------------------------------------------------------------------- */
 
 static tocsin_status tally(const process_comparison *comparison, const tocsin_boundary_stream *a,
@@ -159,20 +191,19 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
     for (uint32_t i = 0; ok && i <= a->items.count; ++i) {
         uint32_t j = i < a->items.count ? pairing->partner[i] : (uint32_t)b->items.count;
         if (j == TOCSIN_ALIGN_NONE) {
-            ++rank->only_a;
-            ok = add_gap(comparison, a, b, i, true);
+            ok = add_alone(comparison, a, b, i, true);
             continue;
         }
         for (; ok && next < j; ++next) {
-            ++rank->only_b;
-            ok = add_gap(comparison, b, a, next, false);
+            ok = add_alone(comparison, b, a, next, false);
         }
         next = j + 1;
         if (i == a->items.count)
             break;
         const tocsin_align_item *x = &a->items.items[i], *y = &b->items.items[j];
-        if (a->boundaries.items[i].condition) {
-            ok = !differs(x, y) || add_condition(comparison, &a->boundaries.items[i]);
+        if (is_condition(&a->boundaries.items[i])) {
+            ok = !differs(x, y) ||
+                 add_condition(comparison, &a->boundaries.items[i], &b->boundaries.items[j]);
             continue;
         }
         bool known = x->value != 0 && y->value != 0;

@@ -122,15 +122,24 @@ static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
     }
 }
 
+/* Settings come first: they explain what follows. */
 static void append_conditions(tocsin_string *out, const tocsin_align_result *result)
 {
     for (size_t c = 0; c < result->condition_count; ++c) {
         const tocsin_align_condition *condition = &result->conditions[c];
-        tocsin_string_append_text(out, "  the generator of ");
+        tocsin_string_append_text(out, condition->generator ? "  the generator of " : "  setting ");
         tocsin_report_append_visible(out, condition->name);
-        tocsin_string_append_text(out, " differs from ");
-        append_where(out, condition->step, condition->rank);
-        tocsin_string_append_text(out, " on\n");
+        if (condition->generator) {
+            tocsin_string_append_text(out, " differs from ");
+            append_where(out, condition->step, condition->rank);
+            tocsin_string_append_text(out, " on\n");
+            continue;
+        }
+        tocsin_string_append_text(out, ": ");
+        tocsin_report_append_visible(out, condition->a[0] ? condition->a : "not set");
+        tocsin_string_append_text(out, " in A, ");
+        tocsin_report_append_visible(out, condition->b[0] ? condition->b : "not set");
+        tocsin_string_append_text(out, " in B\n");
     }
 }
 
@@ -300,16 +309,23 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
     tocsin_json_end_array(json);
 }
 
-static void write_conditions(tocsin_json *json, const tocsin_align_result *result)
+static void write_conditions(tocsin_json *json, const tocsin_align_result *result, bool generators)
 {
-    tocsin_json_key(json, "generators");
+    tocsin_json_key(json, generators ? "generators" : "settings");
     tocsin_json_begin_array(json);
     for (size_t c = 0; c < result->condition_count; ++c) {
+        const tocsin_align_condition *condition = &result->conditions[c];
+        if (condition->generator != generators)
+            continue;
         tocsin_json_begin_object(json);
-        write_text(json, "name", result->conditions[c].name);
+        write_text(json, "name", condition->name);
+        if (!generators) {
+            write_text(json, "a", condition->a[0] ? condition->a : NULL);
+            write_text(json, "b", condition->b[0] ? condition->b : NULL);
+        }
         tocsin_json_key(json, "step");
-        tocsin_json_integer(json, result->conditions[c].step);
-        write_rank(json, result->conditions[c].rank);
+        tocsin_json_integer(json, condition->step);
+        write_rank(json, condition->rank);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);
@@ -352,7 +368,8 @@ static void append_json(tocsin_string *out, const alignment_view *view)
         write_pivot(&json, &result->pivots[p]);
     tocsin_json_end_array(&json);
     write_count(&json, "downstream_ranks", result->downstream);
-    write_conditions(&json, result);
+    write_conditions(&json, result, false);
+    write_conditions(&json, result, true);
     write_gaps(&json, result);
     tocsin_json_key(&json, "not_covered");
     tocsin_json_begin_array(&json);

@@ -1,10 +1,14 @@
 """Chooses which parts of the training state beyond tensors of the model are watched, and reads what
 is due at a step. Everything here runs with the re-entry flag held: nothing of it is recorded."""
 
+import os
+import sys
+
 from tocsin import (
     _core,
     attributes,
     checkpoints,
+    determinism,
     ledger,
     optimizer_state,
     random_state,
@@ -12,9 +16,11 @@ from tocsin import (
 )
 
 ENTER, EXIT = 1, 2  # tocsin/event.h: tocsin_moment
-PARAMETER, OPTIMIZER_STATE, RNG, LEDGER, ATTRIBUTE = 1, 3, 4, 5, 6  # tocsin_variable_kind
+# tocsin_variable_kind
+PARAMETER, OPTIMIZER_STATE, RNG, LEDGER, ATTRIBUTE, BOUNDARY = 1, 3, 4, 5, 6, 7
 
 _random = False
+_settings_of = None  # the process whose settings were written
 
 
 def install(torch):
@@ -56,7 +62,17 @@ def watch_autocast(torch, changed):
         _core.watch_hook(index, changed)
 
 
+def write_settings():
+    """What decides bits, once in each process, as it is when training begins."""
+    global _settings_of
+    if _settings_of != os.getpid():
+        _settings_of = os.getpid()
+        for name, text in determinism.settings(sys.modules["torch"]).items():
+            _core.record_state(name, BOUNDARY, "setting", "value", 0, None, False, ((name, text),))
+
+
 def stepped(_, args, kwargs, result):
+    write_settings()
     if args:
         optimizer_state.stepped(args[0])
     attributes.stepped()

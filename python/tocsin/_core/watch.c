@@ -206,7 +206,7 @@ PyObject *watch_sampling(PyObject *module, PyObject *arguments)
         return NULL;
     int index = tocsin_attribute_from_name(attribute);
     if (index < 0 || moment < TOCSIN_MOMENT_ENTER || moment > TOCSIN_MOMENT_EXIT ||
-        kind < TOCSIN_VARIABLE_PARAMETER || kind > TOCSIN_VARIABLE_ATTRIBUTE)
+        kind < TOCSIN_VARIABLE_PARAMETER || kind > TOCSIN_VARIABLE_BOUNDARY)
         return PyErr_Format(PyExc_ValueError, "no such state");
     if (observe_recorder == NULL)
         return PyLong_FromLong(TOCSIN_SAMPLING_NONE);

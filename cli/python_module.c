@@ -1,0 +1,65 @@
+/* python_module.c - becoming a Python module of the package. */
+#include "python_module.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "packages.h"
+
+/* Let the interpreter find the package: its folder in front of PYTHONPATH. */
+static int add_package_folder(void)
+{
+    char inject[PATH_MAX];
+    static char path[65536];
+    const char *inherited = getenv("PYTHONPATH");
+    const int result = cli_inject_folder(inject);
+    if (result != CLI_HOLDS)
+        return result;
+    *strrchr(inject, '/') = '\0';
+    const int written = snprintf(path, sizeof path, "%s%s%s", inject,
+                                 inherited != NULL && inherited[0] != '\0' ? ":" : "",
+                                 inherited != NULL ? inherited : "");
+    if (written < 0 || (size_t)written >= sizeof path || setenv("PYTHONPATH", path, 1) != 0) {
+        cli_error("the environment variable PYTHONPATH is too long");
+        return CLI_INPUT;
+    }
+    return CLI_HOLDS;
+}
+
+static void start(const char *python, char **command)
+{
+    command[0] = strdup(python);
+    if (command[0] != NULL)
+        execvp(python, command);
+    free(command[0]);
+}
+
+int cli_become_python(const char *module, int argc, char **argv)
+{
+    const char *wanted = getenv("TOCSIN_PYTHON");
+    bool chosen = wanted != NULL && wanted[0] != '\0';
+    char **command = calloc((size_t)argc + 4, sizeof *command);
+    char *name = strdup(module);
+    static char option[] = "-m";
+    int result = add_package_folder();
+
+    if (command == NULL || name == NULL) {
+        cli_error("out of memory");
+        result = CLI_INTERNAL;
+    } else if (result == CLI_HOLDS) {
+        command[1] = option;
+        command[2] = name;
+        memcpy(command + 3, argv, (size_t)argc * sizeof *command);
+        start(chosen ? wanted : "python", command);
+        if (!chosen)
+            start("python3", command);
+        cli_error("cannot start %s", chosen ? wanted : "python");
+        cli_hint("set TOCSIN_PYTHON to the interpreter that has torch");
+        result = CLI_INPUT;
+    }
+    free(name);
+    free(command);
+    return result;
+}
