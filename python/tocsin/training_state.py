@@ -20,12 +20,14 @@ ENTER, EXIT = 1, 2  # tocsin/event.h: tocsin_moment
 PARAMETER, OPTIMIZER_STATE, RNG, LEDGER, ATTRIBUTE, BOUNDARY = 1, 3, 4, 5, 6, 7
 
 _random = False
+_keeps_settings = False
 _settings_of = None  # the process whose settings were written
 
 
 def install(torch):
     """Watch what is to be recorded: all of it, or what the selection names."""
-    global _random
+    global _random, _keeps_settings
+    _keeps_settings = _core.recorder_selection() is None  # for comparing runs
     samples = _core.sampling("data.next", EXIT, "samples", LEDGER)
     saved = _core.sampling("checkpoint", EXIT, "saved", PARAMETER)
     loaded = _core.sampling("checkpoint", EXIT, "loaded", PARAMETER)
@@ -65,7 +67,7 @@ def watch_autocast(torch, changed):
 def write_settings():
     """What decides bits, once in each process, as it is when training begins."""
     global _settings_of
-    if _settings_of != os.getpid():
+    if _keeps_settings and _settings_of != os.getpid():
         _settings_of = os.getpid()
         for name, text in determinism.settings(sys.modules["torch"]).items():
             _core.record_state(name, BOUNDARY, "setting", "value", 0, None, False, ((name, text),))
