@@ -20,7 +20,7 @@ RUNS = [
 MODES = [(change, mode) for mode in ("trusted", "drill") for change in ("none", "seed")]
 
 
-def record(folder, change, ranks=0, mode="online"):
+def record(folder, change, ranks=0, mode="online", threads="1"):
     run = folder / f"{change}-{mode if mode != 'online' else ranks}"
     launcher = [RANKS, str(ranks)] if ranks else []
     command = [TOCSIN, "record", "-q", "--mode", mode, "-o", run, "--"]
@@ -28,7 +28,7 @@ def record(folder, change, ranks=0, mode="online"):
     command += ["none" if change == "again" else change, "1"]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
+        env={**os.environ, "OMP_NUM_THREADS": threads, "PYTHONHASHSEED": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -120,7 +120,7 @@ def test_what_functions_return(runs):
                           capture_output=True, text=True)  # fmt: skip
     events = [json.loads(line) for line in done.stdout.splitlines()]
     back = [e["variable"] for e in events if e.get("attribute") == "grad_output"]
-    assert back[:4] == ["", "second", "norm", "first"] and len(back) == 4 * 4
+    assert back == 4 * ["second", "", "norm", "first"]
 
 
 def test_a_pixel(runs):
@@ -163,6 +163,16 @@ def test_one_rank_of_three(runs):
     _, report = align(runs, "bit", 3)
     assert {pivot["rank"] for pivot in report["pivots"]} <= {0, 1, 2}
     assert all(place(p)[:3] == (3, "first.weight", "grad") for p in report["pivots"])
+
+
+def test_settings(runs):
+    """What decides bits is compared first: here the number of threads."""
+    record(runs, "none", 0, "full", threads="2")
+    pair = [str(runs / name) for name in ("none-0", "none-full")]
+    command = [TOCSIN, "align", "--format", "json", *pair]
+    report = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
+    assert {"OMP_NUM_THREADS", "torch.get_num_threads"} == {s["name"] for s in report["settings"]}
+    assert {(s["a"], s["b"]) for s in report["settings"]} == {("1", "2")}
 
 
 def test_bad_input(runs, tmp_path):
