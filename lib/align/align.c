@@ -245,7 +245,8 @@ static tocsin_status find_rank(const tocsin_trace *trace, int64_t *rank, tocsin_
         status = tocsin_trace_next(look, &event, error);
         if (status != TOCSIN_OK || !event || event->kind == TOCSIN_EVENT_STATE)
             break;
-        if (event->kind == TOCSIN_EVENT_META && event->values[0].kind == TOCSIN_VALUE_INT &&
+        if (event->kind == TOCSIN_EVENT_META && event->value_count > 0 &&
+            event->values[0].kind == TOCSIN_VALUE_INT &&
             strcmp(tocsin_trace_string(look, event->key), "rank") == 0)
             *rank = event->values[0].as.integer;
     }

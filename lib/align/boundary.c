@@ -39,6 +39,7 @@ struct tocsin_boundary_reader {
     tocsin_meetings meetings;
     bool data_parallel; /* gradients are averaged inside backward, by calls that are not seen */
     bool complete;
+    bool starved; /* memory ran out */
     uint64_t events;
     int64_t rank;
 };
@@ -78,13 +79,15 @@ static uint32_t put_name(tocsin_boundary_reader *reader, const char *name)
     return tocsin_intern_put(reader->names, kept, bytes);
 }
 
-/* The text of an id of one of the dictionary's kinds: looked up once. 0: out of memory. */
+/* The text of an id of one of the dictionary's kinds: looked up once. 0: out of memory, which is
+ * remembered. */
 static uint32_t cached(tocsin_boundary_reader *reader, tocsin_map *cache, tocsin_id id,
                        uint32_t (*make)(tocsin_boundary_reader *, tocsin_id))
 {
     uint64_t *text = tocsin_map_at(cache, id);
     if (text && *text == 0)
         *text = make(reader, id);
+    reader->starved = reader->starved || !text || *text == 0;
     return text ? (uint32_t)*text : 0;
 }
 
@@ -417,7 +420,8 @@ static bool take(tocsin_boundary_reader *reader, const tocsin_event *event)
     case TOCSIN_EVENT_STATE:
         return add_state(reader, thread, event);
     case TOCSIN_EVENT_META:
-        note_meta(reader, tocsin_trace_string(reader->trace, event->key), &event->values[0]);
+        if (event->value_count > 0)
+            note_meta(reader, tocsin_trace_string(reader->trace, event->key), &event->values[0]);
         return true;
     }
     return true;
@@ -447,7 +451,7 @@ tocsin_status tocsin_boundary_reader_step(tocsin_boundary_reader *reader, bool *
             return TOCSIN_OK;
         *more = true;
         ++reader->events;
-        if (!take(reader, event))
+        if (!take(reader, event) || reader->starved)
             return tocsin_error_memory(error);
         if (event->thread <= reader->threads.count && event->thread > 0 &&
             reader->threads.items[event->thread - 1].stream.items.count > TOCSIN_ALIGN_WINDOW_MAX)

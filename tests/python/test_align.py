@@ -148,7 +148,8 @@ def test_names_of_wrappers(runs):
 def test_one_boundary_more(runs):
     status, report = align(runs, "extra")
     assert (status, report["verdict"]) == (0, "IDENTICAL")
-    assert {(gap["run"], gap["fqn"]) for gap in report["gaps"]} == {("b", "unused"), ("b", "unused#options")}
+    gaps = {(gap["run"], gap["fqn"]) for gap in report["gaps"]}
+    assert gaps == {("b", "unused"), ("b", "unused#options")}
 
 
 def test_a_step_less(runs):

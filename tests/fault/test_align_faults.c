@@ -1,0 +1,114 @@
+/* Aligning runs of random events: a run is identical to its copy, two unlike ones are aligned
+ * without harm whatever they hold, and every allocation and read that fails is reported and leaks
+ * nothing.
+ */
+#include "every_fault.h"
+#include "trace_sample.h"
+
+#include <tocsin/align.h>
+
+static void write_run(const scratch *run, uint64_t seed, int events)
+{
+    tocsin_trace_writer *writer = scratch_writer(run, 0, 0);
+    trace_sample sample = sample_begin(writer, seed);
+    for (int i = 0; i < events; ++i) {
+        tocsin_event event = sample_event(&sample);
+        tocsin_trace_emit(writer, &event);
+    }
+    assert_int_equal(tocsin_trace_writer_close(writer, NULL), TOCSIN_OK);
+}
+
+typedef struct pair_of_runs {
+    scratch a, b;
+    uint64_t cells_max;
+} pair_of_runs;
+
+static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
+                           tocsin_error *error)
+{
+    tocsin_run *a = NULL, *b = NULL;
+    tocsin_align_options options = {.struct_bytes = sizeof options, .cells_max = pair->cells_max};
+    *result = NULL;
+    tocsin_status status = tocsin_run_open(pair->a.directory, false, &a, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_run_open(pair->b.directory, false, &b, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_runs(a, b, &options, result, error);
+    if (a)
+        tocsin_run_close(a);
+    if (b)
+        tocsin_run_close(b);
+    return status;
+}
+
+static void test_equal_runs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+        pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+        write_run(&pair.a, seed, 3000);
+        write_run(&pair.b, seed, 3000);
+        tocsin_align_result *result;
+        assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+        assert_int_equal(result->verdict, TOCSIN_ALIGN_IDENTICAL);
+        assert_int_equal(result->rank_count, 1);
+        assert_int_equal(result->ranks[0].equal, result->ranks[0].compared);
+        assert_int_equal(result->ranks[0].only_a + result->ranks[0].only_b, 0);
+        assert_int_equal(result->events, 6000);
+        tocsin_align_result_free(result);
+        scratch_free(&pair.a);
+        scratch_free(&pair.b);
+    }
+}
+
+static void test_unlike_runs(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+        /* few cells: by anchors */
+        pair_of_runs pair = {
+            .a = scratch_new(), .b = scratch_new(), .cells_max = seed % 2 ? 0 : 20000};
+        write_run(&pair.a, seed, 1000);
+        write_run(&pair.b, seed + 100, 1200);
+        tocsin_align_result *result;
+        tocsin_status status = align(&pair, &result, NULL);
+        assert_true(status == TOCSIN_OK || (pair.cells_max && status == TOCSIN_E_LIMIT));
+        if (result) {
+            assert_int_equal(result->verdict, TOCSIN_ALIGN_DIVERGED);
+            assert_true(result->pivot_count > 0 && result->gap_count > 0);
+        }
+        tocsin_align_result_free(result);
+        scratch_free(&pair.a);
+        scratch_free(&pair.b);
+    }
+}
+
+static tocsin_status align_once(void *context, tocsin_error *error)
+{
+    tocsin_align_result *result;
+    tocsin_status status = align(context, &result, error);
+    tocsin_align_result_free(result);
+    return status;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    write_run(&pair.a, 8, 120);
+    write_run(&pair.b, 9, 120);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 50);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, align_once, &pair) > 5);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_runs),
+        cmocka_unit_test(test_unlike_runs),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
