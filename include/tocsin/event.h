@@ -109,7 +109,7 @@ typedef enum tocsin_variable_kind {
     TOCSIN_VARIABLE_RNG = 4,             /* a generator: "torch", "numpy", "python" */
     TOCSIN_VARIABLE_LEDGER = 5,          /* the sample ids a loader hands out: "loader0" */
     TOCSIN_VARIABLE_ATTRIBUTE = 6, /* of a module or optimizer: "dropout.p", "optimizer0.lr" */
-    TOCSIN_VARIABLE_BOUNDARY = 7   /* what passes into and out of calls, by the module: "layers.0" */
+    TOCSIN_VARIABLE_BOUNDARY = 7 /* what passes into and out of calls of a module: "layers.0" */
 } tocsin_variable_kind;
 
 /* Attributes of variables (tocsin_state.attribute):
@@ -118,8 +118,8 @@ typedef enum tocsin_variable_kind {
  *   "samples"      LEDGER: values = "batch", its number in this pass over the data, then what is
  *                  known of the loader, then each "id" of the batch, in order; the ids of a large
  *                  batch fill several events in a row
- *   "input" "output" "grad_output"  BOUNDARY: a tensor that the enclosing call was given or returned,
- *                  and the gradient of one that it returned; several in their order
+ *   "input" "output" "grad_output"  BOUNDARY: a tensor that the enclosing call was given or
+ *                  returned, and the gradient of one that it returned; several in their order
  *   "value"        RNG: the digest is that of its state's bytes; ATTRIBUTE: values[0];
  *                  PARAMETER: it is registered anew over the same memory, once as it was (values
  *                  = "replaced", True) and once as it is now (False) */

@@ -12,8 +12,8 @@ class Environment:
     TOCSIN_MODE       "record" (everything), "run" (what the selection names) or "off"
     TOCSIN_SELECTION  a file that says what to record (docs/formats/selection.md)
     TOCSIN_SAMPLE     digest the model's data and gradients only in each such step
-    TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted", "full"
-                      or "drill" (docs/align.md)
+    TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted",
+                      "full" or "drill" (docs/align.md)
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
