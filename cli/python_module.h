@@ -3,8 +3,8 @@
 #define TOCSIN_CLI_PYTHON_MODULE_H
 
 /* Become `python -m MODULE ARGUMENTS`, with the package of this command on its path: the
- * interpreter that TOCSIN_PYTHON names, else `python`, else `python3`. Returns only when none could be started: the error is
- * printed, and the exit code returned. */
+ * interpreter that TOCSIN_PYTHON names, else `python`, else `python3`. Returns only when none could
+ * be started: the error is printed, and the exit code returned. */
 int cli_become_python(const char *module, int argc, char **argv);
 
 #endif

@@ -19,7 +19,7 @@ EVENT_KINDS = {1: "enter", 2: "exit", 3: "raise", 4: "state", 5: "meta"}
 VALUE_KINDS = ["none", "bool", "int", "float", "string", "tensor", "sequence", "object", "module",
                "big"]
 VARIABLE_KINDS = {1: "parameter", 2: "buffer", 3: "optimizer_state", 4: "rng", 5: "ledger",
-                  6: "attribute"}
+                  6: "attribute", 7: "boundary"}
 ROLES = ["", "forward", "loss", "backward", "zero_grad", "optimizer.step", "clip_grad",
          "lr_scheduler.step", "collective", "data.next", "grad_scaler", "mode", "init",
          "checkpoint", "step.end", "user"]
