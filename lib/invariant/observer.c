@@ -132,6 +132,21 @@ static size_t sort_facts(tocsin_fact *facts, size_t count)
     return kept;
 }
 
+#ifndef NDEBUG
+/* A fact that has no sentence could be counted and kept, but not read again. */
+static bool can_be_stated(const tocsin_observer *observer, const tocsin_instance *instance)
+{
+    const tocsin_vocabulary *vocabulary = observer->vocabulary;
+    uint8_t kind = tocsin_population_get_key(vocabulary, instance->population).kind;
+    for (uint32_t i = 0; i < instance->fact_count; ++i) {
+        tocsin_fact_key key = tocsin_fact_get_key(vocabulary, instance->facts[i]);
+        if (!tocsin_fact_key_exists(kind, &key))
+            return false;
+    }
+    return true;
+}
+#endif
+
 void tocsin_observer_emit(tocsin_observer *observer, tocsin_instance *instance)
 {
     if (observer->status != TOCSIN_OK)
@@ -143,6 +158,7 @@ void tocsin_observer_emit(tocsin_observer *observer, tocsin_instance *instance)
     instance->fields = observer->fields.items;
     instance->fact_count = (uint32_t)observer->facts.count;
     instance->facts = observer->facts.items;
+    assert(can_be_stated(observer, instance));
     ++observer->instances;
     observer->status = observer->sink(observer->context, instance, observer->error);
 }

@@ -160,10 +160,13 @@ static void compare(tocsin_observer *observer, const tocsin_process *process,
         .evidence = tocsin_observer_evidence(observer, process, frame, second->name)};
     instance.evidence.other_rank = first->rank;
     tocsin_pair_fields(observer, first);
+    const random_states *own = observer->own[TOCSIN_PART_RANDOM];
     bool equal = memcmp(&first->digest, &second->digest, sizeof first->digest) == 0;
-    tocsin_fact_key key = {.predicate = equal ? TOCSIN_PREDICATE_SAME : TOCSIN_PREDICATE_DIFFERS,
+    bool copying = second->population == own->copying;
+    tocsin_fact_key key = {.predicate = copying ? TOCSIN_PREDICATE_DIFFERS : TOCSIN_PREDICATE_SAME,
                            .name = second->symbol};
-    tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
+    if (equal != copying)
+        tocsin_observer_add_fact(observer, tocsin_observer_fact(observer, &key));
     tocsin_observer_emit(observer, &instance);
 }
 
