@@ -17,7 +17,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 
 RECORDER = """
 import atexit, json, sys
-def start(directory, mode, selection, packages, digest_every):
+def start(directory, mode, selection, packages, *options):
     from tocsin import _core, targets
     if mode == "run":
         raise OSError("no space left")
