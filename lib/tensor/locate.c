@@ -46,7 +46,7 @@ static uint64_t inverse_modulo(uint64_t value, uint64_t modulus)
         if (value % modulus * candidate % modulus == 1)
             return candidate;
     }
-    assert(!"coprime orders");
+    assert(false && "the orders are coprime");
     return 0;
 }
 
