@@ -108,12 +108,21 @@ static tocsin_status put_instance(tocsin_relation_host *host, const char *name,
     return TOCSIN_OK;
 }
 
+/* {"error":"message"}: the relation gives up. */
+static tocsin_status given_up(const char *name, const tocsin_json_value *answer,
+                              tocsin_error *error)
+{
+    const char *failure = tocsin_json_get_text(tocsin_json_get_member(answer, "error"));
+    if (failure == NULL)
+        return TOCSIN_OK;
+    return tocsin_error_at(error, TOCSIN_E_IO, name, -1, "%.300s",
+                           failure[0] != 0 ? failure : "the relation gave up and did not say why");
+}
+
 static tocsin_status put_instances(tocsin_relation_host *host, const char *name,
                                    const tocsin_json_value *answer, tocsin_error *error)
 {
-    const char *failure = tocsin_json_get_text(tocsin_json_get_member(answer, "error"));
-    if (failure != NULL)
-        return tocsin_error_at(error, TOCSIN_E_IO, name, -1, "%.300s", failure);
+    TOCSIN_TRY(given_up(name, answer, error));
     if (tocsin_json_get_kind(answer) != TOCSIN_JSON_ARRAY)
         return bad(name, "neither an array nor an \"error\"", error);
     for (size_t i = 0; i < tocsin_json_get_count(answer); ++i)
@@ -324,7 +333,6 @@ static tocsin_status read_description(tocsin_command *command, const char *line,
 {
     tocsin_json_value *root;
     TOCSIN_TRY(tocsin_json_parse(line, bytes, command->text, &root, error));
-    const char *failure = tocsin_json_get_text(tocsin_json_get_member(root, "error"));
     int64_t version = 0;
     tocsin_json_get_integer(tocsin_json_get_member(root, "version"), &version);
     command->definition = (tocsin_relation_definition){
@@ -332,10 +340,9 @@ static tocsin_status read_description(tocsin_command *command, const char *line,
         .context = command,
         .open = begin,
         .close = end};
-    tocsin_status status = TOCSIN_OK;
-    if (failure != NULL)
-        status = tocsin_error_at(error, TOCSIN_E_IO, command->text, -1, "%.300s", failure);
-    else if (!copy_text(command, member_text(root, "relation"), &command->definition.name))
+    tocsin_status status = given_up(command->text, root, error);
+    if (status == TOCSIN_OK &&
+        !copy_text(command, member_text(root, "relation"), &command->definition.name))
         status = tocsin_error_memory(error);
     if (status == TOCSIN_OK)
         status = read_wants(command, root, error);
