@@ -431,3 +431,21 @@ void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *fram
             tocsin_observer_add_field(observer, field.name, field.a, field.b);
     }
 }
+
+void tocsin_observer_judge(tocsin_observer *observer, const tocsin_process *process,
+                           const tocsin_frame *frame, tocsin_population population,
+                           const tocsin_sample *sample, tocsin_predicate predicate, bool holds)
+{
+    tocsin_instance instance = {
+        .population = population,
+        .evidence = tocsin_observer_evidence(observer, process, frame,
+                                             sample != NULL ? sample->variable->name : NULL)};
+    tocsin_observer_begin(observer);
+    if (sample != NULL)
+        tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
+    else
+        tocsin_observer_add_call_fields(observer, frame);
+    if (holds)
+        tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
+    tocsin_observer_emit(observer, &instance);
+}

@@ -384,8 +384,8 @@ void tocsin_state_take_attributes(tocsin_observer *observer, tocsin_process *pro
                                   tocsin_variable *variable, const tocsin_event *event);
 void tocsin_variable_free(tocsin_variable *variable);
 void tocsin_state_add_attributes(tocsin_observer *observer, const tocsin_variable *variable);
-/* What a state says under this name; NULL: nothing. */
-const tocsin_value *tocsin_state_value(const tocsin_process *process, const tocsin_event *event,
+/* What an event says under this name; NULL: nothing. */
+const tocsin_value *tocsin_event_value(const tocsin_process *process, const tocsin_event *event,
                                        const char *name);
 
 /* ---- fields.c ------------------------------------------------------------------------------ */
@@ -413,6 +413,11 @@ typedef enum tocsin_sample_fields {
 } tocsin_sample_fields;
 void tocsin_fields_of_sample(tocsin_observer *observer, const tocsin_frame *frame,
                              const tocsin_sample *sample, tocsin_sample_fields which);
+/* Emit the one thing that there is to say of a sample, or, if it is NULL, of the call: does the
+ * predicate hold? With all fields. */
+void tocsin_observer_judge(tocsin_observer *observer, const tocsin_process *process,
+                           const tocsin_frame *frame, tocsin_population population,
+                           const tocsin_sample *sample, tocsin_predicate predicate, bool holds);
 
 /* ---- relation_sequence.c -------------------------------------------------------------------- */
 

@@ -73,15 +73,8 @@ static uint64_t hash_of(const tocsin_variable *variable, const tocsin_digest *di
 static void judge(tocsin_observer *observer, const between *own, const tocsin_process *process,
                   const tocsin_frame *frame, const tocsin_sample *sample, bool stays)
 {
-    tocsin_instance instance = {
-        .population = own->population,
-        .evidence = tocsin_observer_evidence(observer, process, frame, sample->variable->name)};
-    tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
-    if (stays)
-        tocsin_observer_add_fact(
-            observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_DATA_STAYS));
-    tocsin_observer_emit(observer, &instance);
+    tocsin_observer_judge(observer, process, frame, own->population, sample,
+                          TOCSIN_PREDICATE_DATA_STAYS, stays);
 }
 
 static void state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,

@@ -75,7 +75,7 @@ static void keep_live(tocsin_observer *observer, checkpoint *own, const tocsin_p
 
 static uint64_t keys_above(const tocsin_process *process, const tocsin_event *event)
 {
-    const tocsin_value *keys = tocsin_state_value(process, event, "in");
+    const tocsin_value *keys = tocsin_event_value(process, event, "in");
     return keys != NULL && keys->kind == TOCSIN_VALUE_STRING ? keys->as.text : 0;
 }
 
@@ -113,15 +113,8 @@ static void judge(tocsin_observer *observer, const checkpoint *own, const tocsin
         live_too |= own->tensors.items[i].equal && own->tensors.items[i].keys == tensor->keys;
     if (!live_too)
         return;
-    tocsin_instance instance = {.population = own->population,
-                                .evidence = tocsin_observer_evidence(
-                                    observer, process, frame, tensor->sample.variable->name)};
-    tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, &tensor->sample, TOCSIN_FIELDS_ALL);
-    if (tensor->equal)
-        tocsin_observer_add_fact(observer,
-                                 tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_AS_LIVE));
-    tocsin_observer_emit(observer, &instance);
+    tocsin_observer_judge(observer, process, frame, own->population, &tensor->sample,
+                          TOCSIN_PREDICATE_AS_LIVE, tensor->equal);
 }
 
 static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,

@@ -124,15 +124,8 @@ static void judge_parameter(tocsin_observer *observer, const complete *own,
         (own->had.count >= HASHES_MAX ||
          tocsin_map_find(&own->had, hash_data(process, &of->sample.digest)) != NULL))
         return;
-    tocsin_instance instance = {
-        .population = own->population,
-        .evidence = tocsin_observer_evidence(observer, process, frame, variable->name)};
-    tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, &of->sample, TOCSIN_FIELDS_ALL);
-    if (saved)
-        tocsin_observer_add_fact(observer,
-                                 tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_SAVED_TOO));
-    tocsin_observer_emit(observer, &instance);
+    tocsin_observer_judge(observer, process, frame, own->population, &of->sample,
+                          TOCSIN_PREDICATE_SAVED_TOO, saved);
 }
 
 /* Those that the latest update of the process found: others belong to a model that is gone, or wait

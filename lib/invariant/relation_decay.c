@@ -45,22 +45,12 @@ static void close_decay(void *memory)
     tocsin_free(own);
 }
 
-static const tocsin_value *value_of(const tocsin_process *process, const tocsin_event *event,
-                                    const char *name)
-{
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    for (uint32_t i = 0; i < event->value_count; ++i)
-        if (strcmp(dictionary->string(dictionary->producer, event->values[i].name), name) == 0)
-            return &event->values[i];
-    return NULL;
-}
-
 /* "0.norm.bias#options" is a bias; the class of the module says whether it normalises. */
 static bool is_sparable(const tocsin_process *process, const tocsin_variable *variable,
                         const tocsin_event *event)
 {
     static const char bias[] = "bias#options";
-    const tocsin_value *module = value_of(process, event, "module");
+    const tocsin_value *module = tocsin_event_value(process, event, "module");
     size_t bytes = strlen(variable->name), tail = sizeof bias - 1;
     if (bytes >= tail && strcmp(variable->name + bytes - tail, bias) == 0 &&
         (bytes == tail || variable->name[bytes - tail - 1] == '.'))
@@ -78,14 +68,14 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
         sample->attribute != TOCSIN_ATTRIBUTE_VALUE ||
         sample->variable->kind != TOCSIN_VARIABLE_OPTIMIZER_STATE)
         return;
-    const tocsin_value *weight = value_of(process, event, "weight_decay");
+    const tocsin_value *weight = tocsin_event_value(process, event, "weight_decay");
     if (weight == NULL || (weight->kind != TOCSIN_VALUE_FLOAT && weight->kind != TOCSIN_VALUE_INT))
         return;
     bool whole = weight->kind == TOCSIN_VALUE_INT;
     option read = {.process = process,
                    .variable = sample->variable,
                    .decayed = whole ? weight->as.integer != 0 : weight->as.real != 0,
-                   .empty = value_of(process, event, "parameters") != NULL};
+                   .empty = tocsin_event_value(process, event, "parameters") != NULL};
     read.sparable = !read.empty && (sample->flags & TOCSIN_STATE_REQUIRES_GRAD) != 0 &&
                     is_sparable(process, sample->variable, event);
     if (own->options.count < PARAMETERS_MAX && !TOCSIN_VEC_PUSH(&own->options, read))

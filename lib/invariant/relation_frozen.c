@@ -69,20 +69,6 @@ static uint64_t name_key(const tocsin_process *process, const tocsin_variable *v
     return tocsin_mix64((uint64_t)(uintptr_t)process) + variable->symbol;
 }
 
-static void judge(tocsin_observer *observer, const tocsin_process *process,
-                  const tocsin_frame *frame, tocsin_population population,
-                  const tocsin_sample *sample, tocsin_predicate predicate, bool holds)
-{
-    tocsin_instance instance = {
-        .population = population,
-        .evidence = tocsin_observer_evidence(observer, process, frame, sample->variable->name)};
-    tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
-    if (holds)
-        tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
-    tocsin_observer_emit(observer, &instance);
-}
-
 /* ---- parameters registered anew ------------------------------------------------------------- */
 
 static bool is_replaced(const tocsin_process *process, const tocsin_event *event)
@@ -120,8 +106,8 @@ static void judge_parameter(tocsin_observer *observer, frozen *own, const tocsin
         return;
     bool trainable = has(data, TOCSIN_STATE_REQUIRES_GRAD);
     if ((*word & renewed) == renewed && (!trainable || has(data, TOCSIN_STATE_IN_OPTIMIZER)))
-        judge(observer, process, frame, own->renewed, data, TOCSIN_PREDICATE_STAYS_FROZEN,
-              !trainable);
+        tocsin_observer_judge(observer, process, frame, own->renewed, data,
+                              TOCSIN_PREDICATE_STAYS_FROZEN, !trainable);
     *word = trainable ? 0 : SEEN_FROZEN;
 }
 
@@ -159,8 +145,8 @@ static void judge_buffer(tocsin_observer *observer, frozen *own, const tocsin_pr
         return;
     const uint64_t *word = tocsin_map_find(&own->modules, module_key(process, data->variable));
     if (word != NULL && *word == HAS_PARAMETERS)
-        judge(observer, process, frame, population, data, TOCSIN_PREDICATE_DATA_STAYS,
-              !data->changed);
+        tocsin_observer_judge(observer, process, frame, population, data,
+                              TOCSIN_PREDICATE_DATA_STAYS, !data->changed);
 }
 
 static void leave(tocsin_observer *observer, tocsin_process *process, tocsin_thread *thread,

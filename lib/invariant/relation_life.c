@@ -69,24 +69,6 @@ static uint64_t *word_of(tocsin_observer *observer, tocsin_map *map, uint64_t ke
     return word;
 }
 
-static void emit(tocsin_observer *observer, const tocsin_process *process,
-                 const tocsin_frame *frame, tocsin_population population,
-                 const tocsin_sample *sample, tocsin_predicate predicate, bool holds)
-{
-    tocsin_instance instance = {
-        .population = population,
-        .evidence = tocsin_observer_evidence(observer, process, frame,
-                                             sample != NULL ? sample->variable->name : NULL)};
-    tocsin_observer_begin(observer);
-    if (sample != NULL)
-        tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
-    else
-        tocsin_observer_add_call_fields(observer, frame);
-    if (holds)
-        tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
-    tocsin_observer_emit(observer, &instance);
-}
-
 static uint64_t optimizer_key(const tocsin_process *process, const tocsin_frame *frame)
 {
     return tocsin_mix64((uint64_t)(uintptr_t)process + (uint64_t)(frame->slot + 1));
@@ -109,8 +91,8 @@ static void judge_gradients(tocsin_observer *observer, life *own, const tocsin_p
         return;
     bool closure = (frame->roles_inside & UINT32_C(1) << TOCSIN_ROLE_BACKWARD) != 0;
     if (hash != 0 && *before != 0 && process->micro_step == 0 && !closure)
-        emit(observer, process, frame, own->undriven, NULL, TOCSIN_PREDICATE_NEW_GRADIENTS,
-             hash != *before);
+        tocsin_observer_judge(observer, process, frame, own->undriven, NULL,
+                              TOCSIN_PREDICATE_NEW_GRADIENTS, hash != *before);
     *before = hash;
 }
 
@@ -131,7 +113,8 @@ static void judge_mode(tocsin_observer *observer, life *own, const tocsin_proces
     if (before == NULL)
         return;
     if (*before != 0)
-        emit(observer, process, frame, own->trained, NULL, TOCSIN_PREDICATE_KEEPS_MODE, training);
+        tocsin_observer_judge(observer, process, frame, own->trained, NULL,
+                              TOCSIN_PREDICATE_KEEPS_MODE, training);
     *before |= training;
 }
 
@@ -143,7 +126,8 @@ static void judge_tie(tocsin_observer *observer, life *own, const tocsin_process
         return;
     bool tied = has(data, TOCSIN_STATE_TIED);
     if ((*word & TIED) != 0)
-        emit(observer, process, frame, own->tied, data, TOCSIN_PREDICATE_TIED_STAYS, tied);
+        tocsin_observer_judge(observer, process, frame, own->tied, data,
+                              TOCSIN_PREDICATE_TIED_STAYS, tied);
     *word = (*word & ~(uint64_t)TIED) | (tied ? TIED : 0);
 }
 
@@ -164,8 +148,8 @@ static void judge_stall(tocsin_observer *observer, life *own, const tocsin_proce
     *word = (*word + COUNT) | (data->changed ? MOVED : 0);
     if (*word / COUNT < UPDATES)
         return;
-    emit(observer, process, frame, own->stalled, data, TOCSIN_PREDICATE_MOVES,
-         (*word & MOVED) != 0);
+    tocsin_observer_judge(observer, process, frame, own->stalled, data, TOCSIN_PREDICATE_MOVES,
+                          (*word & MOVED) != 0);
     *word &= TIED;
 }
 

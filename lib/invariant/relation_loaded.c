@@ -102,7 +102,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
         sample->variable->kind != TOCSIN_VARIABLE_PARAMETER ||
         (sample->flags & TOCSIN_STATE_DIGESTED) == 0)
         return;
-    const tocsin_value *number = tocsin_state_value(process, event, "loading");
+    const tocsin_value *number = tocsin_event_value(process, event, "loading");
     if (number == NULL || number->kind != TOCSIN_VALUE_INT)
         return;
     uint64_t loading = (uint64_t)number->as.integer;
@@ -120,7 +120,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     found made = {
         process, *sample, loading,
         memcmp(&tensor->digest, &sample->digest, sizeof sample->digest) == 0,
-        is_refilled(own, process, tensor, tocsin_state_value(process, event, "parameter"))};
+        is_refilled(own, process, tensor, tocsin_event_value(process, event, "parameter"))};
     if (!TOCSIN_VEC_PUSH(&own->found, made))
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
 }
@@ -136,15 +136,9 @@ static void judge(tocsin_observer *observer, const loaded *own, const tocsin_pro
         kept |= tensors[i].sample.ndim >= 2 && tensors[i].same;
     for (size_t i = 0; i < count && observer->status == TOCSIN_OK; ++i) {
         const tocsin_sample *sample = &tensors[i].sample;
-        tocsin_instance instance = {
-            .population = own->population,
-            .evidence = tocsin_observer_evidence(observer, process, frame, sample->variable->name)};
-        tocsin_observer_begin(observer);
-        tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
-        if (kept || tensors[i].same || !tensors[i].refilled)
-            tocsin_observer_add_fact(
-                observer, tocsin_observer_simple_fact(observer, TOCSIN_PREDICATE_IN_PLACE));
-        tocsin_observer_emit(observer, &instance);
+        tocsin_observer_judge(observer, process, frame, own->population, sample,
+                              TOCSIN_PREDICATE_IN_PLACE,
+                              kept || tensors[i].same || !tensors[i].refilled);
     }
 }
 

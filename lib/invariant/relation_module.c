@@ -62,16 +62,6 @@ static void close_module(void *memory)
     tocsin_free(own);
 }
 
-static const tocsin_value *value_of(const tocsin_process *process, const tocsin_event *event,
-                                    const char *name)
-{
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    for (uint32_t i = 0; i < event->value_count; ++i)
-        if (strcmp(dictionary->string(dictionary->producer, event->values[i].name), name) == 0)
-            return &event->values[i];
-    return NULL;
-}
-
 /* The last part of "layers.0.id". */
 static const char *attribute_name(const tocsin_variable *variable)
 {
@@ -90,7 +80,7 @@ static uint64_t label_of(const tocsin_value *value)
 static void note_value(tocsin_observer *observer, module *own, const tocsin_process *process,
                        const tocsin_sample *sample, const tocsin_event *event)
 {
-    const tocsin_value *value = value_of(process, event, "value");
+    const tocsin_value *value = tocsin_event_value(process, event, "value");
     uint64_t label = value != NULL ? label_of(value) : 0;
     if (own->changed == 0 || label == 0)
         return;
@@ -99,7 +89,8 @@ static void note_value(tocsin_observer *observer, module *own, const tocsin_proc
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
         return;
     }
-    change seen = {process, sample->variable, label, value_of(process, event, "added") != NULL};
+    change seen = {process, sample->variable, label,
+                   tocsin_event_value(process, event, "added") != NULL};
     bool overwritten = *before != 0 && *before != label;
     *before = label;
     if ((overwritten || seen.added) && own->changes.count < CHANGES_MAX &&
@@ -119,8 +110,8 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
         note_value(observer, own, process, sample, event);
         return;
     }
-    const tocsin_value *trained = value_of(process, event, "trained");
-    const tocsin_value *class = value_of(process, event, "class");
+    const tocsin_value *trained = tocsin_event_value(process, event, "trained");
+    const tocsin_value *class = tocsin_event_value(process, event, "class");
     if (own->method == 0 || trained == NULL || trained->kind != TOCSIN_VALUE_BOOL ||
         class == NULL || class->kind != TOCSIN_VALUE_STRING)
         return;

@@ -133,20 +133,6 @@ static void keep_dtype(tocsin_observer *observer, moments *own, const tocsin_pro
 
 /* ---- what an optimizer has of it ----------------------------------------------------------- */
 
-static void emit(tocsin_observer *observer, const tocsin_process *process,
-                 const tocsin_frame *frame, tocsin_population population,
-                 const tocsin_sample *sample, tocsin_predicate predicate, bool holds_here)
-{
-    tocsin_instance instance = {
-        .population = population,
-        .evidence = tocsin_observer_evidence(observer, process, frame, sample->variable->name)};
-    tocsin_observer_begin(observer);
-    tocsin_fields_of_sample(observer, frame, sample, TOCSIN_FIELDS_ALL);
-    if (holds_here)
-        tocsin_observer_add_fact(observer, tocsin_observer_simple_fact(observer, predicate));
-    tocsin_observer_emit(observer, &instance);
-}
-
 static void judge_name(tocsin_observer *observer, const moments *own, const tocsin_process *process,
                        const tocsin_frame *frame, const tocsin_sample *sample)
 {
@@ -163,8 +149,8 @@ static void judge_name(tocsin_observer *observer, const moments *own, const tocs
         as_saved |= holds(made, own_hash);
     }
     if (judged && !is_numbered(name))
-        emit(observer, process, frame, own->named, sample, TOCSIN_PREDICATE_OF_ITS_PARAMETER,
-             as_saved);
+        tocsin_observer_judge(observer, process, frame, own->named, sample,
+                              TOCSIN_PREDICATE_OF_ITS_PARAMETER, as_saved);
 }
 
 static uint8_t dtype_at(const moments *own, const tocsin_process *process, uint64_t loading,
@@ -178,8 +164,8 @@ static void judge_dtype(tocsin_observer *observer, const moments *own,
                         const tocsin_process *process, const tocsin_frame *frame,
                         const tocsin_sample *sample, uint64_t loading, const tocsin_event *event)
 {
-    const tocsin_value *place = tocsin_state_value(process, event, "place");
-    const tocsin_value *parameter = tocsin_state_value(process, event, "parameter");
+    const tocsin_value *place = tocsin_event_value(process, event, "place");
+    const tocsin_value *parameter = tocsin_event_value(process, event, "parameter");
     const char *key = key_in(sample->variable->name);
     char name[NAME_BYTES];
     if (place == NULL || parameter == NULL || parameter->kind != TOCSIN_VALUE_TENSOR)
@@ -192,16 +178,16 @@ static void judge_dtype(tocsin_observer *observer, const moments *own,
     uint8_t given = dtype_at(own, process, loading, name);
     if (given == 0)
         return;
-    emit(observer, process, frame, own->typed, sample, TOCSIN_PREDICATE_KEEPS_DTYPE,
-         tocsin_dtype_bytes((tocsin_dtype)sample->dtype) >=
-             tocsin_dtype_bytes((tocsin_dtype)given));
+    tocsin_observer_judge(
+        observer, process, frame, own->typed, sample, TOCSIN_PREDICATE_KEEPS_DTYPE,
+        tocsin_dtype_bytes((tocsin_dtype)sample->dtype) >= tocsin_dtype_bytes((tocsin_dtype)given));
 }
 
 static void state_loaded(tocsin_observer *observer, moments *own, const tocsin_process *process,
                          const tocsin_frame *frame, const tocsin_sample *sample,
                          const tocsin_event *event)
 {
-    const tocsin_value *loading = tocsin_state_value(process, event, "loading");
+    const tocsin_value *loading = tocsin_event_value(process, event, "loading");
     bool numbered = loading != NULL && loading->kind == TOCSIN_VALUE_INT;
     bool of_optimizer = sample->variable->kind == TOCSIN_VARIABLE_OPTIMIZER_STATE;
     if (frame->role == TOCSIN_ROLE_CHECKPOINT && own->typed != 0) {

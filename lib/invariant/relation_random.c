@@ -80,16 +80,6 @@ static drawing *drawing_of(tocsin_observer *observer, const tocsin_process *proc
 
 /* ---- what a process does ------------------------------------------------------------------- */
 
-static const tocsin_value *argument(const tocsin_process *process, const tocsin_event *event,
-                                    const char *name)
-{
-    const tocsin_dictionary *dictionary = &process->dictionary;
-    for (uint32_t i = 0; i < event->value_count; ++i)
-        if (strcmp(dictionary->string(dictionary->producer, event->values[i].name), name) == 0)
-            return &event->values[i];
-    return NULL;
-}
-
 static bool is_zero(const tocsin_value *value)
 {
     return (value->kind == TOCSIN_VALUE_FLOAT && value->as.real == 0) ||
@@ -100,8 +90,8 @@ static bool is_zero(const tocsin_value *value)
  * attention does not. */
 static bool does_drop(const tocsin_process *process, const tocsin_event *event, bool attention)
 {
-    const tocsin_value *p = argument(process, event, attention ? "dropout_p" : "p");
-    const tocsin_value *training = argument(process, event, "training");
+    const tocsin_value *p = tocsin_event_value(process, event, attention ? "dropout_p" : "p");
+    const tocsin_value *training = tocsin_event_value(process, event, "training");
     bool off = training != NULL && training->kind == TOCSIN_VALUE_BOOL && !training->as.integer;
     return p != NULL ? !is_zero(p) && !off : !attention && !off;
 }

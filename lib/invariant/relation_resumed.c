@@ -72,7 +72,7 @@ static void state(tocsin_observer *observer, tocsin_process *process, tocsin_fra
     if (of == NULL)
         return;
     of->file = true;
-    const tocsin_value *lr = tocsin_state_value(process, event, "lr");
+    const tocsin_value *lr = tocsin_event_value(process, event, "lr");
     if (lr != NULL && lr->kind == TOCSIN_VALUE_FLOAT && !(of->lr <= lr->as.real))
         of->lr = lr->as.real;
 }

@@ -106,7 +106,7 @@ void tocsin_state_add_attributes(tocsin_observer *observer, const tocsin_variabl
                                   variable->attributes[i].b);
 }
 
-const tocsin_value *tocsin_state_value(const tocsin_process *process, const tocsin_event *event,
+const tocsin_value *tocsin_event_value(const tocsin_process *process, const tocsin_event *event,
                                        const char *name)
 {
     const tocsin_dictionary *dictionary = &process->dictionary;
