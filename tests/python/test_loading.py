@@ -1,17 +1,11 @@
 """What was loaded is what is trained on: the library's rules about loading, in real trainings."""
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import loading_programs
 import pytest
+from test_library import watch
 
-PROGRAMS = Path(loading_programs.__file__)
 HEALTHY = loading_programs.HEALTHY
 BUGGY = {  # the first finding: step, entity, and what is seen
     "drawn_again": (4, "0.weight", "was loaded, then initialised anew before its first update"),
@@ -20,23 +14,11 @@ BUGGY = {  # the first finding: step, entity, and what is seen
 }
 
 
-def watch(name):
-    """The report of `tocsin run` on a program, checked against the library alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        command = [os.environ["TOCSIN"], "run", "-q", "--format", "json", "-r", report]
-        command += ["-o", Path(folder) / "run", "--", sys.executable, PROGRAMS, name]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert done.returncode == 0, done.stderr
-        return json.loads(report.read_text())
-
-
 @pytest.fixture(scope="module")
 def reports():
     names = [*HEALTHY, *BUGGY]
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip(names, pool.map(watch, names)))
+        return dict(zip(names, pool.map(lambda n: watch(n, [loading_programs]), names)))
 
 
 @pytest.mark.parametrize("name", HEALTHY)
