@@ -1,0 +1,17 @@
+/* report_align.h - an alignment's result, for the two forms in which it is printed. */
+#ifndef TOCSIN_LIB_REPORT_ALIGN_H
+#define TOCSIN_LIB_REPORT_ALIGN_H
+
+#include "report/report.h"
+
+typedef struct tocsin_alignment_view {
+    const tocsin_align_result *result;
+    const char *a, *b; /* the runs as the user named them */
+    bool all;
+} tocsin_alignment_view;
+
+/* Each appends to `out`; failures stick there. */
+void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_view *view);
+void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_view *view);
+
+#endif

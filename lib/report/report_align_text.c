@@ -1,0 +1,180 @@
+/* report_align_text.c - an alignment's result for people. */
+#include "report/report_align.h"
+
+#include <inttypes.h>
+
+#define GAP_LINES   12
+#define PIVOT_LINES 16
+
+static void append_bits(tocsin_string *out, const char *what, uint32_t bits)
+{
+    if (bits == 0)
+        return;
+    tocsin_string_printf(out, ", %s", what);
+    for (unsigned bit = 0; bit < 32; ++bit) {
+        if (bits >> bit & 1)
+            tocsin_string_printf(out, " %u", bit);
+    }
+}
+
+static void append_element(tocsin_string *out, const tocsin_align_pivot *pivot)
+{
+    tocsin_string_append_text(out, "    element   [");
+    for (uint32_t axis = 0; axis < pivot->ndim; ++axis)
+        tocsin_string_printf(out, "%s%" PRId64, axis ? "," : "", pivot->index[axis]);
+    tocsin_string_append_char(out, ']');
+    if (pivot->word > 0)
+        tocsin_string_printf(out, " word %" PRIu32, pivot->word);
+    tocsin_string_printf(out, ", its bits as a number %+" PRId64, pivot->change.delta);
+    append_bits(out, "set", pivot->change.set);
+    append_bits(out, "cleared", pivot->change.cleared);
+    tocsin_string_append_text(out, " (and no other)\n");
+}
+
+static void append_side(tocsin_string *out, const char *name, const tocsin_align_side *side)
+{
+    tocsin_string_printf(out, "    run %s     ", name);
+    tocsin_report_append_visible(out, side->value);
+    if (side->digest.sum || side->digest.polynomial)
+        tocsin_string_printf(out, "  digest %016" PRIx64, side->digest.polynomial);
+    if (side->statistics.nan_count || side->statistics.inf_count)
+        tocsin_string_printf(out, "  %" PRIu64 " NaN, %" PRIu64 " Inf", side->statistics.nan_count,
+                             side->statistics.inf_count);
+    if (side->site[0]) {
+        tocsin_string_append_text(out, "  at ");
+        tocsin_report_append_visible(out, side->site);
+    }
+    tocsin_string_append_char(out, '\n');
+}
+
+static void append_where(tocsin_string *out, int64_t step, int64_t rank)
+{
+    tocsin_string_printf(out, "step %" PRId64, step);
+    if (rank >= 0)
+        tocsin_string_printf(out, ", rank %" PRId64, rank);
+}
+
+static void append_pivot(tocsin_string *out, const tocsin_align_pivot *pivot, bool full)
+{
+    tocsin_string_append_text(out, full ? "\n" : "    ");
+    append_where(out, pivot->step, pivot->rank);
+    tocsin_string_append_text(out, ": ");
+    tocsin_report_append_visible(out, pivot->name);
+    tocsin_string_append_char(out, ' ');
+    tocsin_report_append_visible(out, pivot->attribute);
+    tocsin_string_append_text(out, " at ");
+    tocsin_report_append_visible(out, pivot->operation);
+    if (pivot->phase[0])
+        tocsin_string_printf(out, " (%s)", pivot->phase);
+    tocsin_string_printf(out, ": %s\n", tocsin_difference_meaning(pivot->difference));
+    if (!full)
+        return;
+    if (pivot->located)
+        append_element(out, pivot);
+    append_side(out, "A", &pivot->a);
+    append_side(out, "B", &pivot->b);
+}
+
+static void append_pivots(tocsin_string *out, const tocsin_alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    for (size_t p = 0; p < result->pivot_count; ++p) {
+        bool first = p == 0 || result->pivots[p - 1].rank != result->pivots[p].rank;
+        if (p == 1 && !view->all)
+            tocsin_string_append_text(out, "  differing at the same point or on other ranks:\n");
+        if (p == PIVOT_LINES && !view->all) {
+            tocsin_string_printf(out, "    and %zu more (--all)\n", result->pivot_count - p);
+            break;
+        }
+        append_pivot(out, &result->pivots[p], first || view->all);
+    }
+    if (result->downstream > 0)
+        tocsin_string_printf(out, "\n%zu rank%s parted later, after communication with these.\n",
+                             result->downstream, result->downstream == 1 ? "" : "s");
+}
+
+static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
+{
+    for (size_t r = 0; r < result->rank_count; ++r) {
+        const tocsin_align_rank *rank = &result->ranks[r];
+        if (rank->rank >= 0)
+            tocsin_string_printf(out, "  rank %" PRId64 ": ", rank->rank);
+        else
+            tocsin_string_append_text(out, "  ");
+        tocsin_string_printf(out, "%" PRIu64 " of %" PRIu64 " compared boundaries equal",
+                             rank->equal, rank->compared);
+        if (rank->diverged_step > 0)
+            tocsin_string_printf(
+                out, ", the first %" PRIu64 " of them in a row; parted in step %" PRId64,
+                rank->prefix, rank->diverged_step);
+        if (rank->only_a || rank->only_b)
+            tocsin_string_printf(out, "; %" PRIu64 " in A only, %" PRIu64 " in B only",
+                                 rank->only_a, rank->only_b);
+        tocsin_string_append_text(out, rank->optimal ? "\n" : "; paired by anchors\n");
+    }
+}
+
+/* Settings come first: they explain what follows. */
+static void append_conditions(tocsin_string *out, const tocsin_align_result *result)
+{
+    for (size_t c = 0; c < result->condition_count; ++c) {
+        const tocsin_align_condition *condition = &result->conditions[c];
+        tocsin_string_append_text(out, condition->generator ? "  the generator of " : "  setting ");
+        tocsin_report_append_visible(out, condition->name);
+        if (condition->generator) {
+            tocsin_string_append_text(out, " differs from ");
+            append_where(out, condition->step, condition->rank);
+            tocsin_string_append_text(out, " on\n");
+            continue;
+        }
+        tocsin_string_append_text(out, ": ");
+        tocsin_report_append_visible(out, condition->a[0] ? condition->a : "not set");
+        tocsin_string_append_text(out, " in A, ");
+        tocsin_report_append_visible(out, condition->b[0] ? condition->b : "not set");
+        tocsin_string_append_text(out, " in B\n");
+    }
+}
+
+static void append_gaps(tocsin_string *out, const tocsin_alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    if (result->gap_count > 0)
+        tocsin_string_append_text(out, "\nin one run only:\n");
+    for (size_t g = 0; g < result->gap_count; ++g) {
+        const tocsin_align_gap *gap = &result->gaps[g];
+        if (g == GAP_LINES && !view->all) {
+            tocsin_string_printf(out, "  and %zu more (--all)\n", result->gap_count - g);
+            return;
+        }
+        tocsin_string_printf(out, "  %s: ", gap->in_a ? "A" : "B");
+        tocsin_report_append_visible(out, gap->name);
+        tocsin_string_append_char(out, ' ');
+        tocsin_report_append_visible(out, gap->attribute);
+        tocsin_string_append_text(out, " at ");
+        tocsin_report_append_visible(out, gap->operation);
+        tocsin_string_append_text(out, ", first in ");
+        append_where(out, gap->step, gap->rank);
+        tocsin_string_printf(out, ", %" PRIu64 " time%s (%s)\n", gap->count,
+                             gap->count == 1 ? "" : "s", gap->reason);
+    }
+}
+
+void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_view *view)
+{
+    const tocsin_align_result *result = view->result;
+    tocsin_string_printf(out, "%s: ", tocsin_align_verdict_name(result->verdict));
+    tocsin_report_append_visible(out, view->a);
+    tocsin_string_append_text(out, " (A) and ");
+    tocsin_report_append_visible(out, view->b);
+    tocsin_string_append_text(out, " (B)\n");
+    append_ranks(out, result);
+    append_conditions(out, result);
+    append_pivots(out, view);
+    append_gaps(out, view);
+    tocsin_string_append_text(out, "\nnot covered:\n");
+    for (size_t n = 0; n < result->not_covered_count; ++n) {
+        tocsin_string_append_text(out, "  - ");
+        tocsin_report_append_visible(out, result->not_covered[n]);
+        tocsin_string_append_char(out, '\n');
+    }
+}
