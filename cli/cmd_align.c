@@ -1,13 +1,32 @@
 /* cmd_align.c - `tocsin align`: where two runs that should be the same part first. */
 #include "cli.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <tocsin/align.h>
 #include <tocsin/report.h>
 
 typedef struct align_options {
     unsigned format;
     bool all;
+    unsigned digest, probes; /* baselines */
+    const char *tolerance;
+    tocsin_align_options library;
 } align_options;
+
+/* The library's options by what was typed. */
+static bool choose(align_options *options)
+{
+    options->library = (tocsin_align_options){.struct_bytes = sizeof options->library,
+                                              .digest = (tocsin_align_digest)options->digest,
+                                              .few_probes = options->probes == 1};
+    if (!options->tolerance)
+        return true;
+    char *end;
+    double tolerance = strtod(options->tolerance, &end);
+    options->library.tolerance = tolerance;
+    return end != options->tolerance && *end == '\0' && isfinite(tolerance) && tolerance > 0.0;
+}
 
 static int align(const char *path_a, const char *path_b, const align_options *options)
 {
@@ -19,7 +38,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     if (status == TOCSIN_OK)
         status = tocsin_run_open(path_b, false, &b, &error);
     if (status == TOCSIN_OK)
-        status = tocsin_align_runs(a, b, NULL, &result, &error);
+        status = tocsin_align_runs(a, b, &options->library, &result, &error);
     if (status == TOCSIN_OK)
         status = tocsin_report_print_alignment(
             result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
@@ -45,6 +64,12 @@ int cmd_align(int argc, char **argv)
         {"format", 0, CLI_CHOICE, "text|json", "form of the result (default: text)",
          &align_by.format},
         {"all", 0, CLI_FLAG, NULL, "show every difference of the first point", &align_by.all},
+        {"digest", 0, CLI_CHOICE, "all|xor|sum|norm",
+         "baseline: compare this part of each digest alone", &align_by.digest},
+        {"tolerance", 0, CLI_TEXT, "R", "baseline: equal if norm and largest value agree within R",
+         &align_by.tolerance},
+        {"probes", 0, CLI_CHOICE, "all|few", "baseline: losses and the model's output alone",
+         &align_by.probes},
     };
     const cli_usage usage = {
         .command = "align",
@@ -52,7 +77,8 @@ int cmd_align(int argc, char **argv)
         .about =
             "Compare two recorded runs that should be the same, bit by bit, and name the first\n"
             "boundaries at which they part. Exit status: 0 identical, 1 they part, 3 nothing\n"
-            "could be compared.",
+            "could be compared. Baselines are how other tools compare; they see less, and are\n"
+            "here to be measured against.",
         .example = "tocsin align before after",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
@@ -65,6 +91,11 @@ int cmd_align(int argc, char **argv)
     if (operands.count != 2) {
         cli_error("tocsin align needs two recorded runs, not %zu", operands.count);
         cli_hint("tocsin align RUN_A RUN_B");
+        return CLI_INPUT;
+    }
+    if (!choose(&align_by)) {
+        cli_error("--tolerance takes a number above 0, not '%s'", align_by.tolerance);
+        cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
         return CLI_INPUT;
     }
     return align(operands.items[0], operands.items[1], &align_by);

@@ -121,14 +121,27 @@ typedef struct tocsin_align_result {
     uint64_t events; /* read, of both runs */
 } tocsin_align_result;
 
+/* Which part of a recorded digest is compared. All but the first are baselines: what other tools
+ * look at, to see what they miss (docs/align.md). */
+typedef enum tocsin_align_digest {
+    TOCSIN_ALIGN_DIGEST_ALL,
+    TOCSIN_ALIGN_DIGEST_XOR,
+    TOCSIN_ALIGN_DIGEST_SUM, /* of words, without their places */
+    TOCSIN_ALIGN_DIGEST_NORM /* the sum of squares */
+} tocsin_align_digest;
+
 typedef struct tocsin_align_options {
-    size_t struct_bytes; /* sizeof this struct */
-    uint64_t cells_max;  /* of one pairing; 0: 2^26 */
+    size_t struct_bytes;        /* sizeof this struct */
+    uint64_t cells_max;         /* of one pairing; 0: 2^26 */
+    tocsin_align_digest digest; /* baselines: part of a digest, */
+    double tolerance;           /* > 0: norms and largest values are near enough, relatively, */
+    bool few_probes;            /* losses and what the outermost module returns, nothing else */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The
  * result is the caller's and refers to neither run. A divergence is a result, not an error.
- * Errors: E_LIMIT (a step with more than 2^24 boundaries), E_MEMORY, and those of reading. */
+ * Errors: E_ARGUMENT (options), E_LIMIT (a step with more than 2^24 boundaries), E_MEMORY, and
+ * those of reading. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_align_runs(const tocsin_run *a,
                                                              const tocsin_run *b,
                                                              const tocsin_align_options *options,

@@ -35,7 +35,7 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_align_gap) gaps;
     TOCSIN_VEC(tocsin_align_condition) conditions;
     TOCSIN_VEC(const char *) not_covered;
-    uint64_t cells_max;
+    tocsin_align_options options;
     bool starved; /* a text of the result could not be kept */
     tocsin_error *error;
 } run_aligner;
@@ -141,7 +141,8 @@ static void locate(run_aligner *aligner, const tocsin_difference_found *found,
     uint32_t words = words_per_element(found->a.dtype);
     bool flat = found->a.dtype == TOCSIN_DTYPE_NONE; /* a digest of what has no shape here */
     uint64_t count = flat ? UINT64_C(1) << 60 : words;
-    if (found->difference != TOCSIN_DIFFERENCE_CONTENT || (found->a.ndim > 0 && !sizes))
+    if (aligner->options.digest != TOCSIN_ALIGN_DIGEST_ALL || aligner->options.tolerance > 0.0 ||
+        found->difference != TOCSIN_DIFFERENCE_CONTENT || (found->a.ndim > 0 && !sizes))
         return;
     for (uint32_t axis = 0; axis < found->a.ndim; ++axis)
         count *= (uint64_t)size_at(sizes, axis);
@@ -276,7 +277,7 @@ static tocsin_status compare_pair(run_aligner *aligner, const side *a, const sid
     tocsin_parting parting;
     tocsin_status status =
         tocsin_parting_find(a->trace, b->trace, &aligner->names, &aligner->result->arena,
-                            aligner->cells_max, &parting, aligner->error);
+                            &aligner->options, &parting, aligner->error);
     if (status == TOCSIN_OK && !TOCSIN_VEC_PUSH(&aligner->partings, parting))
         status = tocsin_error_memory(aligner->error);
     if (status != TOCSIN_OK)
@@ -438,10 +439,14 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
                                 tocsin_error *error)
 {
     *result = NULL;
+    if (options && (options->struct_bytes != sizeof *options ||
+                    options->digest > TOCSIN_ALIGN_DIGEST_NORM || !(options->tolerance >= 0.0)))
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "tocsin_align_options is not usable");
     run_aligner aligner = {.result = tocsin_zalloc(1, sizeof *aligner.result), .error = error};
     if (!aligner.result)
         return tocsin_error_memory(error);
-    aligner.cells_max = options ? options->cells_max : 0;
+    if (options)
+        aligner.options = *options;
     tocsin_status status = align_runs(&aligner, a, b);
     for (size_t p = 0; p < aligner.partings.count; ++p)
         tocsin_parting_free(&aligner.partings.items[p]);

@@ -1,6 +1,7 @@
 /* lib/align/align.h - the inside of run-to-run alignment.
  *
  *   boundary.c  events of one process -> the boundaries of one step, by thread
+ *   baseline.c  what of their values is compared
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
  *   parting.c   two processes step by step: what is equal, and the first point where something
  * differs frontier.c  which ranks parted by themselves, and which by what they received align.c
@@ -52,9 +53,10 @@ typedef TOCSIN_VEC(tocsin_meeting) tocsin_meetings;
 
 typedef struct tocsin_boundary_reader tocsin_boundary_reader;
 
-/* Reads the events of `trace`; both are borrowed. Errors: E_MEMORY. */
+/* Reads the events of `trace`; all are borrowed. Errors: E_MEMORY. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_boundary_reader_new(tocsin_trace *trace,
                                                            tocsin_intern *names,
+                                                           const tocsin_align_options *options,
                                                            tocsin_boundary_reader **reader,
                                                            tocsin_error *error);
 void tocsin_boundary_reader_free(tocsin_boundary_reader *reader);
@@ -71,6 +73,21 @@ const tocsin_meetings *tocsin_boundary_reader_meetings(const tocsin_boundary_rea
 bool tocsin_boundary_reader_complete(const tocsin_boundary_reader *reader);
 uint64_t tocsin_boundary_reader_events(const tocsin_boundary_reader *reader);
 int64_t tocsin_boundary_reader_rank(const tocsin_boundary_reader *reader); /* -1: none so far */
+
+/* ---- baseline.c ---------------------------------------------------------------------------- */
+
+/* What of the digest is compared; zeros: nothing. */
+void tocsin_baseline_words(const tocsin_align_options *options, const tocsin_boundary *boundary,
+                           uint64_t words[3]);
+/* What of the text is. */
+const char *tocsin_baseline_text(const tocsin_align_options *options,
+                                 const tocsin_boundary *boundary);
+/* Is such a boundary looked at? */
+bool tocsin_baseline_looks(const tocsin_align_options *options, tocsin_role role, const char *name,
+                           const char *attribute);
+/* Of two boundaries with equal hashes: are they the same? Always, without a tolerance. */
+bool tocsin_baseline_near(const tocsin_align_options *options, const tocsin_boundary *a,
+                          const tocsin_boundary *b);
 
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
@@ -104,8 +121,8 @@ typedef struct tocsin_parting {
  * those of reading. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
                                                     tocsin_intern *names, tocsin_arena *arena,
-                                                    uint64_t cells_max, tocsin_parting *parting,
-                                                    tocsin_error *error);
+                                                    const tocsin_align_options *options,
+                                                    tocsin_parting *parting, tocsin_error *error);
 void tocsin_parting_free(tocsin_parting *parting);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */

@@ -31,6 +31,7 @@ typedef struct boundary_thread {
 struct tocsin_boundary_reader {
     tocsin_trace *trace;
     tocsin_intern *names;
+    const tocsin_align_options *options;
     TOCSIN_VEC(boundary_thread) threads;
     tocsin_map functions, variables, strings, shapes, sites; /* id -> text in `names` */
     uint32_t phase_texts[8];
@@ -295,17 +296,15 @@ static const char *put_values(tocsin_boundary_reader *reader, const tocsin_event
     return kept;
 }
 
-static uint64_t value_of(const tocsin_boundary *boundary)
+static uint64_t value_of(const tocsin_align_options *options, const tocsin_boundary *boundary)
 {
     if (boundary->present && !boundary->digested && !boundary->text)
         return 0;
-    const char *text = boundary->text ? boundary->text : "";
-    uint64_t words[] = {boundary->digested ? boundary->digest.sum : 0,
-                        boundary->digested ? boundary->digest.exclusive : 0,
-                        boundary->digested ? boundary->digest.polynomial : 0,
-                        boundary->shape,
-                        tocsin_hash64(text, strlen(text), 0),
-                        (uint64_t)boundary->dtype | (uint64_t)boundary->present << 8};
+    const char *text = tocsin_baseline_text(options, boundary);
+    uint64_t words[6] = {[3] = boundary->shape,
+                         [4] = tocsin_hash64(text, strlen(text), 0),
+                         [5] = (uint64_t)boundary->dtype | (uint64_t)boundary->present << 8};
+    tocsin_baseline_words(options, boundary, words);
     uint64_t hash = tocsin_hash64(words, sizeof words, 0);
     return hash ? hash : 1;
 }
@@ -316,7 +315,7 @@ static bool add_boundary(tocsin_boundary_reader *reader, boundary_thread *thread
     uint32_t what[] = {boundary.name, boundary.attribute, boundary.operation, boundary.phase,
                        moment};
     uint32_t form[] = {boundary.shape, boundary.dtype, boundary.ndim, boundary.attribute};
-    tocsin_align_item item = {.value = value_of(&boundary)};
+    tocsin_align_item item = {.value = value_of(reader->options, &boundary)};
     item.symbol = tocsin_intern_put(reader->names, what, sizeof what);
     item.form = boundary.dtype == TOCSIN_DTYPE_NONE /* no tensor: nothing else can be it */
                     ? item.symbol
@@ -343,6 +342,10 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
                       const tocsin_event *event)
 {
     const tocsin_state *state = &event->state;
+    if (!tocsin_baseline_looks(reader->options, TOCSIN_ROLE_NONE,
+                               tocsin_trace_variable_name(reader->trace, state->variable),
+                               tocsin_trace_string(reader->trace, state->attribute)))
+        return true;
     tocsin_boundary boundary = boundary_in(reader, thread, state->moment);
     bool ok = true;
     boundary.name = cached(reader, &reader->variables, state->variable, make_variable);
@@ -370,6 +373,10 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
 static bool add_returned(tocsin_boundary_reader *reader, boundary_thread *thread,
                          const tocsin_event *event)
 {
+    if (!tocsin_baseline_looks(reader->options,
+                               tocsin_trace_function_role(reader->trace, event->function), "",
+                               "return"))
+        return true;
     for (uint32_t v = 0; v + 1 < event->value_count; ++v) {
         if (!(event->values[v].flags & TOCSIN_VALUE_HAS_ITEM))
             continue;
@@ -464,6 +471,7 @@ tocsin_status tocsin_boundary_reader_step(tocsin_boundary_reader *reader, bool *
 }
 
 tocsin_status tocsin_boundary_reader_new(tocsin_trace *trace, tocsin_intern *names,
+                                         const tocsin_align_options *options,
                                          tocsin_boundary_reader **reader, tocsin_error *error)
 {
     *reader = tocsin_zalloc(1, sizeof **reader);
@@ -471,6 +479,7 @@ tocsin_status tocsin_boundary_reader_new(tocsin_trace *trace, tocsin_intern *nam
         return tocsin_error_memory(error);
     (*reader)->trace = trace;
     (*reader)->names = names;
+    (*reader)->options = options;
     (*reader)->rank = -1;
     for (size_t k = 0; k < TOCSIN_COUNT_OF(phases); ++k) {
         (*reader)->phase_texts[k] = put_text(*reader, phases[k]);

@@ -17,7 +17,7 @@ typedef struct process_comparison {
     tocsin_boundary_reader *a, *b;
     tocsin_intern *names;
     tocsin_arena *arena;
-    uint64_t cells_max;
+    const tocsin_align_options *options;
     tocsin_parting *parting;
     int64_t step;
     tocsin_error *error;
@@ -63,9 +63,14 @@ static bool add_difference(const process_comparison *comparison, const tocsin_bo
            TOCSIN_VEC_PUSH(&comparison->parting->found, found);
 }
 
-static bool differs(const tocsin_align_item *a, const tocsin_align_item *b)
+/* Do item i of a and item j of b differ, as far as both values are known? */
+static bool differs(const process_comparison *comparison, const tocsin_boundary_stream *a,
+                    uint32_t i, const tocsin_boundary_stream *b, uint32_t j)
 {
-    return a->value != 0 && b->value != 0 && a->value != b->value;
+    uint64_t x = a->items.items[i].value, y = b->items.items[j].value;
+    return x != 0 && y != 0 &&
+           (x != y || !tocsin_baseline_near(comparison->options, &a->boundaries.items[i],
+                                            &b->boundaries.items[j]));
 }
 
 static bool is_condition(const tocsin_boundary *boundary)
@@ -117,7 +122,7 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
             uint32_t j = pairing->partner[i];
             if (j == TOCSIN_ALIGN_NONE || is_condition(&a->boundaries.items[i]) ||
                 a->boundaries.items[i].gradient != (gradients == 1) ||
-                !differs(&a->items.items[i], &b->items.items[j]))
+                !differs(comparison, a, i, b, j))
                 continue;
             if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
                 return true;
@@ -200,14 +205,14 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
         next = j + 1;
         if (i == a->items.count)
             break;
-        const tocsin_align_item *x = &a->items.items[i], *y = &b->items.items[j];
+        bool differ = differs(comparison, a, i, b, j);
         if (is_condition(&a->boundaries.items[i])) {
-            ok = !differs(x, y) ||
+            ok = !differ ||
                  add_condition(comparison, &a->boundaries.items[i], &b->boundaries.items[j]);
             continue;
         }
-        bool known = x->value != 0 && y->value != 0;
-        bool same = known && x->value == y->value;
+        bool known = a->items.items[i].value != 0 && b->items.items[j].value != 0;
+        bool same = known && !differ;
         rank->compared += known;
         rank->unknown += !known;
         rank->equal += same;
@@ -260,7 +265,7 @@ static tocsin_status compare_thread(const process_comparison *comparison, size_t
     TOCSIN_TRY(
         tocsin_pairing_find((tocsin_align_sequence){a->items.items, (uint32_t)a->items.count},
                             (tocsin_align_sequence){b->items.items, (uint32_t)b->items.count},
-                            comparison->cells_max, &pairing, comparison->error));
+                            comparison->options->cells_max, &pairing, comparison->error));
     tocsin_status status = tally(comparison, a, b, &pairing, first);
     if (status == TOCSIN_OK && look && *first != TOCSIN_ALIGN_NONE &&
         !add_point(comparison, a, b, &pairing, *first))
@@ -312,19 +317,19 @@ static tocsin_status compare_all(process_comparison *comparison)
 }
 
 tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_intern *names,
-                                  tocsin_arena *arena, uint64_t cells_max, tocsin_parting *parting,
-                                  tocsin_error *error)
+                                  tocsin_arena *arena, const tocsin_align_options *options,
+                                  tocsin_parting *parting, tocsin_error *error)
 {
     *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
     process_comparison comparison = {.names = names,
                                      .arena = arena,
-                                     .cells_max = cells_max,
+                                     .options = options,
                                      .parting = parting,
                                      .step = 1,
                                      .error = error};
-    tocsin_status status = tocsin_boundary_reader_new(a, names, &comparison.a, error);
+    tocsin_status status = tocsin_boundary_reader_new(a, names, options, &comparison.a, error);
     if (status == TOCSIN_OK)
-        status = tocsin_boundary_reader_new(b, names, &comparison.b, error);
+        status = tocsin_boundary_reader_new(b, names, options, &comparison.b, error);
     if (status == TOCSIN_OK)
         status = compare_all(&comparison);
     if (status == TOCSIN_OK) {

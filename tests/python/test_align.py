@@ -42,10 +42,10 @@ def runs(tmp_path_factory):
     return folder
 
 
-def align(runs, change, ranks=0):
+def align(runs, change, ranks=0, *options):
     """(exit status, report) of the healthy run and this one."""
     pair = [str(runs / f"{name}-{ranks}") for name in ("none", change)]
-    command = [TOCSIN, "align", "--format", "json", *pair]
+    command = [TOCSIN, "align", "--format", "json", *options, *pair]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)
@@ -176,8 +176,30 @@ def test_settings(runs):
     assert {(s["a"], s["b"]) for s in report["settings"]} == {("1", "2")}
 
 
+@pytest.mark.parametrize("options", [["--digest", "xor"], ["--digest", "sum"]])
+def test_baseline_blind_to_places(runs, options):
+    """Swapped rows have the sum and the xor that they had; what follows from them has not."""
+    _, report = align(runs, "rows", 0, *options)
+    assert place(report["pivots"][0])[1:3] == ("second.weight", "data")
+    assert all(pivot["elements"] == [] for pivot in report["pivots"])
+
+
+def test_baseline_of_few_places(runs):
+    _, report = align(runs, "bit", 0, "--probes", "few")
+    assert place(report["pivots"][0])[0] == 4 and report["pivots"][0]["role"] == "return"
+
+
+def test_baseline_with_tolerance(runs):
+    """One pixel of 128, changed in its last third: near enough, and so is all that follows."""
+    status, report = align(runs, "data", 0, "--tolerance", "0.5")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+    status, _ = align(runs, "data", 0, "--digest", "norm")
+    assert status == 1
+
+
 def test_bad_input(runs, tmp_path):
-    for arguments in ([runs / "none-0"], [runs / "none-0", tmp_path / "missing"]):
+    bad = [["--tolerance", value, runs / "none-0", runs / "none-0"] for value in ("0", "x", "nan")]
+    for arguments in ([runs / "none-0"], [runs / "none-0", tmp_path / "missing"], *bad):
         command = [TOCSIN, "align", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.startswith("tocsin: error: ")
