@@ -12,6 +12,7 @@ typedef struct align_options {
     unsigned digest, probes; /* baselines */
     const char *tolerance;
     tocsin_align_options library;
+    const char *unstable;
 } align_options;
 
 /* The library's options by what was typed. */
@@ -31,14 +32,17 @@ static bool choose(align_options *options)
 static int align(const char *path_a, const char *path_b, const align_options *options)
 {
     tocsin_run *a = NULL, *b = NULL;
+    tocsin_align_options by = options->library;
     tocsin_align_result *result = NULL;
     tocsin_error error;
     int exit_code;
     tocsin_status status = tocsin_run_open(path_a, false, &a, &error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(path_b, false, &b, &error);
+    if (status == TOCSIN_OK && options->unstable)
+        status = tocsin_stability_read(options->unstable, &by.unstable, &error);
     if (status == TOCSIN_OK)
-        status = tocsin_align_runs(a, b, &options->library, &result, &error);
+        status = tocsin_align_runs(a, b, &by, &result, &error);
     if (status == TOCSIN_OK)
         status = tocsin_report_print_alignment(
             result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
@@ -50,6 +54,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     else
         exit_code = cli_fail(&error);
     tocsin_align_result_free(result);
+    tocsin_stability_free(by.unstable);
     if (a)
         tocsin_run_close(a);
     if (b)
@@ -70,6 +75,8 @@ int cmd_align(int argc, char **argv)
          &align_by.tolerance},
         {"probes", 0, CLI_CHOICE, "all|few", "baseline: losses and the model's output alone",
          &align_by.probes},
+        {"unstable", 0, CLI_TEXT, "FILE", "of record --repeat: what differs there proves nothing",
+         &align_by.unstable},
     };
     const cli_usage usage = {
         .command = "align",
@@ -77,8 +84,8 @@ int cmd_align(int argc, char **argv)
         .about =
             "Compare two recorded runs that should be the same, bit by bit, and name the first\n"
             "boundaries at which they part. Exit status: 0 identical, 1 they part, 3 nothing\n"
-            "could be compared. Baselines are how other tools compare; they see less, and are\n"
-            "here to be measured against.",
+            "could be compared, or only what does not repeat differs. Baselines are how other\n"
+            "tools compare; they see less, and are here to be measured against.",
         .example = "tocsin align before after",
         .options = options,
         .option_count = sizeof options / sizeof options[0],

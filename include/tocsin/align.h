@@ -12,6 +12,7 @@
 #ifndef TOCSIN_ALIGN_H
 #define TOCSIN_ALIGN_H
 
+#include <tocsin/stability.h>
 #include <tocsin/tensor.h>
 #include <tocsin/trace.h>
 
@@ -23,9 +24,10 @@ typedef enum tocsin_align_verdict {
     TOCSIN_ALIGN_IDENTICAL,    /* every boundary that was compared is equal */
     TOCSIN_ALIGN_DIVERGED,     /* some boundary differs */
     TOCSIN_ALIGN_INCOMPARABLE, /* nothing could be compared */
+    TOCSIN_ALIGN_UNSTABLE,     /* what differs, differs between repeats of one run, too */
 } tocsin_align_verdict;
 
-/* "IDENTICAL", "DIVERGED", "INCOMPARABLE". */
+/* "IDENTICAL", "DIVERGED", "INCOMPARABLE", "UNSTABLE". */
 TOCSIN_API const char *tocsin_align_verdict_name(tocsin_align_verdict verdict);
 
 /* How two values of one boundary differ. X(NAME, "text", "what it means"); names are stable. */
@@ -105,6 +107,13 @@ typedef struct tocsin_align_condition {
     const char *a, *b; /* of a setting: its texts; "" where a run does not have it */
 } tocsin_align_condition;
 
+/* Differences at a boundary that does not repeat (tocsin/stability.h): scored, no pivots. */
+typedef struct tocsin_align_unstable {
+    tocsin_unstable_boundary boundary; /* `step` and `rank`: the first difference of these runs */
+    uint32_t repeats;                  /* of which boundary.differs differ */
+    uint64_t count;                    /* differences here */
+} tocsin_align_unstable;
+
 typedef struct tocsin_align_result {
     tocsin_align_verdict verdict;
     const tocsin_align_pivot *pivots; /* at most 64 a rank, likely origins first */
@@ -118,7 +127,9 @@ typedef struct tocsin_align_result {
     size_t gap_count;
     const char *const *not_covered;
     size_t not_covered_count;
-    uint64_t events; /* read, of both runs */
+    uint64_t events;                       /* read, of both runs */
+    const tocsin_align_unstable *unstable; /* at most 64 a rank */
+    size_t unstable_count;
 } tocsin_align_result;
 
 /* Which part of a recorded digest is compared. All but the first are baselines: what other tools
@@ -136,6 +147,10 @@ typedef struct tocsin_align_options {
     tocsin_align_digest digest; /* baselines: part of a digest, */
     double tolerance;           /* > 0: norms and largest values are near enough, relatively, */
     bool few_probes;            /* losses and what the outermost module returns, nothing else */
+    tocsin_stability *unstable; /* differences there are no pivots; NULL: all are */
+    tocsin_stability *learn;    /* the runs are repeats: add what differs; or NULL */
+    const char *const *notes;   /* what the caller knows not to be covered */
+    size_t note_count;
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

@@ -35,6 +35,7 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_align_gap) gaps;
     TOCSIN_VEC(tocsin_align_condition) conditions;
     TOCSIN_VEC(const char *) not_covered;
+    TOCSIN_VEC(tocsin_align_unstable) unstable;
     tocsin_align_options options;
     bool starved; /* a text of the result could not be kept */
     tocsin_error *error;
@@ -42,7 +43,7 @@ typedef struct run_aligner {
 
 const char *tocsin_align_verdict_name(tocsin_align_verdict verdict)
 {
-    static const char *const names[] = {"IDENTICAL", "DIVERGED", "INCOMPARABLE"};
+    static const char *const names[] = {"IDENTICAL", "DIVERGED", "INCOMPARABLE", "UNSTABLE"};
     return names[verdict];
 }
 
@@ -221,6 +222,26 @@ static bool add_conditions(run_aligner *aligner, const tocsin_parting *parting)
     return true;
 }
 
+static bool add_unstable(run_aligner *aligner, const tocsin_parting *parting)
+{
+    for (size_t u = 0; u < parting->unstable.count; ++u) {
+        const tocsin_unstable_found *found = &parting->unstable.items[u];
+        tocsin_align_unstable shown = {
+            .boundary = tocsin_stability_get(aligner->options.unstable, found->index),
+            .repeats = tocsin_stability_repeats(aligner->options.unstable),
+            .count = found->count};
+        shown.boundary.name = keep(aligner, shown.boundary.name);
+        shown.boundary.attribute = keep(aligner, shown.boundary.attribute);
+        shown.boundary.operation = keep(aligner, shown.boundary.operation);
+        shown.boundary.phase = keep(aligner, shown.boundary.phase);
+        shown.boundary.step = found->step;
+        shown.boundary.rank = parting->rank.rank;
+        if (!TOCSIN_VEC_PUSH(&aligner->unstable, shown))
+            return false;
+    }
+    return true;
+}
+
 /* ---- processes ------------------------------------------------------------------------------- */
 
 static int order_sides(const void *left, const void *right)
@@ -348,6 +369,10 @@ static bool say_limits(run_aligner *aligner)
         if (!ok)
             return false;
     }
+    for (size_t n = 0; n < aligner->options.note_count; ++n) {
+        if (!not_cover(aligner, "%s", aligner->options.notes[n]))
+            return false;
+    }
     return not_cover(aligner, "what was not recorded: activations, and what happens between two "
                               "boundaries");
 }
@@ -373,13 +398,15 @@ static tocsin_status collect(run_aligner *aligner)
             ++shown->downstream;
         for (size_t f = 0; ok && parting->origin && f < parting->found.count; ++f)
             ok = add_pivot(aligner, parting, &parting->found.items[f]);
-        ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting);
+        ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting) &&
+             add_unstable(aligner, parting);
     }
     if (!ok || !say_limits(aligner) || aligner->starved)
         return tocsin_error_memory(aligner->error);
-    shown->verdict = diverged        ? TOCSIN_ALIGN_DIVERGED
-                     : compared == 0 ? TOCSIN_ALIGN_INCOMPARABLE
-                                     : TOCSIN_ALIGN_IDENTICAL;
+    shown->verdict = diverged                      ? TOCSIN_ALIGN_DIVERGED
+                     : compared == 0               ? TOCSIN_ALIGN_INCOMPARABLE
+                     : aligner->unstable.count > 0 ? TOCSIN_ALIGN_UNSTABLE
+                                                   : TOCSIN_ALIGN_IDENTICAL;
     shown->ranks = ranks;
     shown->rank_count = aligner->partings.count;
     return TOCSIN_OK;
@@ -396,7 +423,9 @@ static tocsin_status hand_over(run_aligner *aligner)
     const char **texts = TOCSIN_ARENA_ARRAY(arena, const char *, aligner->not_covered.count + 1);
     tocsin_align_condition *conditions =
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_condition, aligner->conditions.count + 1);
-    if (!pivots || !gaps || !texts || !conditions)
+    tocsin_align_unstable *unstable =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_unstable, aligner->unstable.count + 1);
+    if (!pivots || !gaps || !texts || !conditions || !unstable)
         return tocsin_error_memory(aligner->error);
     for (size_t k = 0; k < aligner->pivots.count; ++k)
         pivots[k] = aligner->pivots.items[k];
@@ -406,6 +435,10 @@ static tocsin_status hand_over(run_aligner *aligner)
         texts[k] = aligner->not_covered.items[k];
     for (size_t k = 0; k < aligner->conditions.count; ++k)
         conditions[k] = aligner->conditions.items[k];
+    for (size_t k = 0; k < aligner->unstable.count; ++k)
+        unstable[k] = aligner->unstable.items[k];
+    shown->unstable = unstable;
+    shown->unstable_count = aligner->unstable.count;
     shown->conditions = conditions;
     shown->condition_count = aligner->conditions.count;
     shown->pivots = pivots;
@@ -447,6 +480,8 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
         return tocsin_error_memory(error);
     if (options)
         aligner.options = *options;
+    if (aligner.options.learn)
+        tocsin_stability_begin(aligner.options.learn);
     tocsin_status status = align_runs(&aligner, a, b);
     for (size_t p = 0; p < aligner.partings.count; ++p)
         tocsin_parting_free(&aligner.partings.items[p]);
@@ -454,6 +489,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.pivots);
     TOCSIN_VEC_FREE(&aligner.gaps);
     TOCSIN_VEC_FREE(&aligner.conditions);
+    TOCSIN_VEC_FREE(&aligner.unstable);
     TOCSIN_VEC_FREE(&aligner.not_covered);
     tocsin_intern_free(&aligner.names);
     if (status == TOCSIN_OK)

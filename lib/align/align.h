@@ -14,13 +14,15 @@
 #define TOCSIN_LIB_ALIGN_H
 
 #include <tocsin/align.h>
+#include <tocsin/stability.h>
 
 #include "align/pairing.h"
 
-#define TOCSIN_ALIGN_WINDOW_MAX  (UINT32_C(1) << 24) /* boundaries of one step of one thread */
-#define TOCSIN_ALIGN_THREADS_MAX 1024
-#define TOCSIN_ALIGN_PIVOTS_MAX  64
-#define TOCSIN_ALIGN_GAPS_MAX    64
+#define TOCSIN_ALIGN_WINDOW_MAX   (UINT32_C(1) << 24) /* boundaries of one step of one thread */
+#define TOCSIN_ALIGN_THREADS_MAX  1024
+#define TOCSIN_ALIGN_PIVOTS_MAX   64
+#define TOCSIN_ALIGN_GAPS_MAX     64
+#define TOCSIN_ALIGN_UNSTABLE_MAX 64
 
 /* ---- boundary.c ---------------------------------------------------------------------------- */
 
@@ -104,6 +106,12 @@ typedef struct tocsin_gap_found {
     uint32_t symbol;
 } tocsin_gap_found;
 
+typedef struct tocsin_unstable_found {
+    size_t index; /* in the map */
+    int64_t step; /* of the first difference */
+    uint64_t count;
+} tocsin_unstable_found;
+
 /* The comparison of two processes. */
 typedef struct tocsin_parting {
     tocsin_align_rank rank;
@@ -112,6 +120,8 @@ typedef struct tocsin_parting {
     TOCSIN_VEC(tocsin_align_condition) conditions; /* each once, where it first differs */
     TOCSIN_VEC(tocsin_meeting) meetings; /* of the first run; `thread`, `item` are not used */
     bool meetings_cut;                   /* there were more */
+    TOCSIN_VEC(tocsin_unstable_found) unstable; /* each boundary once */
+    bool differed; /* a compared pair was unlike, be it a pivot or not */
     size_t parted; /* meetings that it had come through when it parted; SIZE_MAX: it did not */
     bool origin;   /* frontier.c: it parted by itself */
     uint64_t events;
@@ -131,5 +141,17 @@ void tocsin_parting_free(tocsin_parting *parting);
  * was parted already may have received it. Errors: E_MEMORY. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_frontier_find(tocsin_parting *partings, size_t count,
                                                      tocsin_error *error);
+
+/* ---- stability.c (tocsin/stability.h, continued) --------------------------------------------- */
+
+/* The next repeat is compared with the first. */
+void tocsin_stability_begin(tocsin_stability *stability);
+/* This boundary differs in it; `differs` does not count. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_stability_note(tocsin_stability *stability,
+                                             const tocsin_unstable_boundary *boundary);
+/* Where a boundary of these texts stands; SIZE_MAX: it is stable. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_stability_find(tocsin_stability *stability,
+                                             const tocsin_unstable_boundary *boundary,
+                                             size_t *index);
 
 #endif

@@ -107,6 +107,69 @@ static bool add_condition(const process_comparison *comparison, const tocsin_bou
     return condition.a && condition.b && TOCSIN_VEC_PUSH(&parting->conditions, condition);
 }
 
+/* ---- what does not repeat -------------------------------------------------------------------- */
+
+static tocsin_unstable_boundary map_key(const process_comparison *comparison,
+                                        const tocsin_boundary *boundary)
+{
+    return (tocsin_unstable_boundary){.name = text_of(comparison, boundary->name),
+                                      .attribute = text_of(comparison, boundary->attribute),
+                                      .operation = text_of(comparison, boundary->operation),
+                                      .phase = text_of(comparison, boundary->phase),
+                                      .step = comparison->step,
+                                      .rank = tocsin_boundary_reader_rank(comparison->a)};
+}
+
+static bool count_unstable(const process_comparison *comparison, size_t index)
+{
+    tocsin_parting *parting = comparison->parting;
+    for (size_t u = 0; u < parting->unstable.count; ++u) {
+        if (parting->unstable.items[u].index == index) {
+            ++parting->unstable.items[u].count;
+            return true;
+        }
+    }
+    if (parting->unstable.count == TOCSIN_ALIGN_UNSTABLE_MAX)
+        return true;
+    tocsin_unstable_found found = {.index = index, .step = comparison->step, .count = 1};
+    return TOCSIN_VEC_PUSH(&parting->unstable, found);
+}
+
+/* May this difference be a pivot? `index`: where the boundary stands among the unstable ones, else
+ * SIZE_MAX. false: out of memory. */
+static bool find_unstable(const process_comparison *comparison, const tocsin_boundary *boundary,
+                          size_t *index)
+{
+    *index = SIZE_MAX;
+    if (!comparison->options->unstable)
+        return true;
+    tocsin_unstable_boundary key = map_key(comparison, boundary);
+    return tocsin_stability_find(comparison->options->unstable, &key, index);
+}
+
+static bool may_blame(const process_comparison *comparison, const tocsin_boundary *boundary)
+{
+    size_t index;
+    return find_unstable(comparison, boundary, &index) && index == SIZE_MAX;
+}
+
+/* A compared pair that is unlike: *blamed, or known not to repeat. false: out of memory. */
+static bool note_difference(const process_comparison *comparison, const tocsin_boundary *boundary,
+                            bool *blamed)
+{
+    size_t index;
+    tocsin_stability *learn = comparison->options->learn;
+    if (learn) {
+        tocsin_unstable_boundary key = map_key(comparison, boundary);
+        if (!tocsin_stability_note(learn, &key))
+            return false;
+    }
+    if (!find_unstable(comparison, boundary, &index))
+        return false;
+    *blamed = index == SIZE_MAX;
+    return *blamed || count_unstable(comparison, index);
+}
+
 /* All differing pairs of the point of the first one, gradients backwards. */
 static bool add_point(const process_comparison *comparison, const tocsin_boundary_stream *a,
                       const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
@@ -122,7 +185,7 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
             uint32_t j = pairing->partner[i];
             if (j == TOCSIN_ALIGN_NONE || is_condition(&a->boundaries.items[i]) ||
                 a->boundaries.items[i].gradient != (gradients == 1) ||
-                !differs(comparison, a, i, b, j))
+                !differs(comparison, a, i, b, j) || !may_blame(comparison, &a->boundaries.items[i]))
                 continue;
             if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
                 return true;
@@ -190,7 +253,7 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
                            uint32_t *first)
 {
     tocsin_align_rank *rank = &comparison->parting->rank;
-    bool ok = true;
+    bool ok = true, differed = comparison->parting->differed;
     uint32_t next = 0;
     *first = TOCSIN_ALIGN_NONE;
     for (uint32_t i = 0; ok && i <= a->items.count; ++i) {
@@ -216,9 +279,13 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
         rank->compared += known;
         rank->unknown += !known;
         rank->equal += same;
-        if (known && !same && *first == TOCSIN_ALIGN_NONE)
+        bool blamed = false;
+        if (known && !same)
+            ok = note_difference(comparison, &a->boundaries.items[i], &blamed);
+        if (blamed && *first == TOCSIN_ALIGN_NONE)
             *first = i;
-        rank->prefix += same && rank->diverged_step == 0 && *first == TOCSIN_ALIGN_NONE;
+        differed = differed || (known && !same);
+        rank->prefix += same && !differed;
     }
     return ok ? TOCSIN_OK : tocsin_error_memory(comparison->error);
 }
@@ -297,6 +364,7 @@ static tocsin_status compare_step(process_comparison *comparison)
         return tocsin_error_memory(comparison->error);
     if (parted_at != TOCSIN_ALIGN_NONE && parting->rank.diverged_step == 0)
         parting->rank.diverged_step = comparison->step;
+    parting->differed = parting->rank.equal < parting->rank.compared;
     return TOCSIN_OK;
 }
 
@@ -348,4 +416,5 @@ void tocsin_parting_free(tocsin_parting *parting)
     TOCSIN_VEC_FREE(&parting->gaps);
     TOCSIN_VEC_FREE(&parting->conditions);
     TOCSIN_VEC_FREE(&parting->meetings);
+    TOCSIN_VEC_FREE(&parting->unstable);
 }

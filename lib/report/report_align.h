@@ -13,5 +13,8 @@ typedef struct tocsin_alignment_view {
 /* Each appends to `out`; failures stick there. */
 void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_view *view);
 void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_view *view);
+/* What differs at boundaries that do not repeat (report_align_unstable.c). */
+void tocsin_report_text_unstable(tocsin_string *out, const tocsin_alignment_view *view);
+void tocsin_report_json_unstable(tocsin_json *json, const tocsin_align_result *result);
 
 #endif

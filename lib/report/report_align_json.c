@@ -185,6 +185,7 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
     write_conditions(&json, result, false);
     write_conditions(&json, result, true);
     write_gaps(&json, result);
+    tocsin_report_json_unstable(&json, result);
     tocsin_json_key(&json, "not_covered");
     tocsin_json_begin_array(&json);
     for (size_t n = 0; n < result->not_covered_count; ++n)

@@ -170,6 +170,7 @@ void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_vie
     append_ranks(out, result);
     append_conditions(out, result);
     append_pivots(out, view);
+    tocsin_report_text_unstable(out, view);
     append_gaps(out, view);
     tocsin_string_append_text(out, "\nnot covered:\n");
     for (size_t n = 0; n < result->not_covered_count; ++n) {

@@ -21,13 +21,17 @@ static void write_run(const scratch *run, uint64_t seed, int events)
 typedef struct pair_of_runs {
     scratch a, b;
     uint64_t cells_max;
+    tocsin_stability *learn, *unstable;
 } pair_of_runs;
 
 static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
                            tocsin_error *error)
 {
     tocsin_run *a = NULL, *b = NULL;
-    tocsin_align_options options = {.struct_bytes = sizeof options, .cells_max = pair->cells_max};
+    tocsin_align_options options = {.struct_bytes = sizeof options,
+                                    .cells_max = pair->cells_max,
+                                    .learn = pair->learn,
+                                    .unstable = pair->unstable};
     *result = NULL;
     tocsin_status status = tocsin_run_open(pair->a.directory, false, &a, error);
     if (status == TOCSIN_OK)
@@ -83,6 +87,68 @@ static void test_unlike_runs(void **state)
     }
 }
 
+/* What two runs differ in as repeats, makes no pivot of them. */
+static void test_unstable(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    tocsin_stability *map;
+    tocsin_align_result *result;
+    write_run(&pair.a, 3, 1000);
+    write_run(&pair.b, 103, 1200);
+    assert_int_equal(tocsin_stability_new(2, &map, NULL), TOCSIN_OK);
+    pair.learn = map;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+    assert_int_equal(result->verdict, TOCSIN_ALIGN_DIVERGED);
+    tocsin_align_rank learned = result->ranks[0];
+    tocsin_align_result_free(result);
+    assert_true(tocsin_stability_count(map) > 0);
+
+    pair.learn = NULL;
+    pair.unstable = map;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+    assert_int_equal(result->verdict, TOCSIN_ALIGN_UNSTABLE);
+    assert_int_equal(result->pivot_count, 0);
+    assert_int_equal(result->ranks[0].equal, learned.equal);
+    assert_int_equal(result->ranks[0].prefix, learned.prefix);
+    uint64_t differences = 0;
+    for (size_t u = 0; u < result->unstable_count; ++u) {
+        differences += result->unstable[u].count;
+        assert_int_equal(result->unstable[u].boundary.differs, 1);
+        assert_int_equal(result->unstable[u].repeats, 2);
+    }
+    if (result->unstable_count < 64)
+        assert_int_equal(differences, learned.compared - learned.equal);
+    tocsin_align_result_free(result);
+    tocsin_stability_free(map);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
+static tocsin_status learn_once(void *context, tocsin_error *error)
+{
+    pair_of_runs pair = *(pair_of_runs *)context;
+    tocsin_align_result *result = NULL;
+    char path[SCRATCH_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/unstable.jsonl", pair.a.directory);
+    tocsin_status status = tocsin_stability_new(2, &pair.learn, error);
+    if (status == TOCSIN_OK)
+        status = align(&pair, &result, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_stability_save(pair.learn, path, error);
+    tocsin_align_result_free(result);
+    tocsin_stability_free(pair.learn);
+    pair.learn = NULL;
+    if (status == TOCSIN_OK)
+        status = tocsin_stability_read(path, &pair.unstable, error);
+    result = NULL;
+    if (status == TOCSIN_OK)
+        status = align(&pair, &result, error);
+    tocsin_align_result_free(result);
+    tocsin_stability_free(pair.unstable);
+    return status;
+}
+
 static tocsin_status align_once(void *context, tocsin_error *error)
 {
     tocsin_align_result *result;
@@ -99,6 +165,8 @@ static void test_faults(void **state)
     write_run(&pair.b, 9, 120);
     assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 50);
     assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, align_once, &pair) > 5);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, learn_once, &pair) > 50);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, learn_once, &pair) > 5);
     scratch_free(&pair.a);
     scratch_free(&pair.b);
 }
@@ -108,6 +176,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equal_runs),
         cmocka_unit_test(test_unlike_runs),
+        cmocka_unit_test(test_unstable),
         cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
