@@ -109,7 +109,7 @@ typedef enum tocsin_variable_kind {
     TOCSIN_VARIABLE_RNG = 4,             /* a generator: "torch", "numpy", "python" */
     TOCSIN_VARIABLE_LEDGER = 5,          /* the sample ids a loader hands out: "loader0" */
     TOCSIN_VARIABLE_ATTRIBUTE = 6, /* of a module or optimizer: "dropout.p", "optimizer0.lr" */
-    TOCSIN_VARIABLE_BOUNDARY = 7 /* what passes into and out of calls of a module: "layers.0" */
+    TOCSIN_VARIABLE_BOUNDARY = 7   /* what passes into and out of calls of a module: "layers.0" */
 } tocsin_variable_kind;
 
 /* Attributes of variables (tocsin_state.attribute):
@@ -140,9 +140,16 @@ enum {                                 /* tocsin_state.flags */
        TOCSIN_STATE_TENSOR_PARALLEL = 128,  /* param.tensor_model_parallel is true */
        TOCSIN_STATE_MODULE_TRAINING = 256,  /* the owning module is in training mode */
        TOCSIN_STATE_TIED = 512,             /* another name shares this storage; hashed once */
-       TOCSIN_STATE_HASHED = 1024 /* the digest is another tool's hash: equality means something,
-                                     statistics are unknown (NaN) */
+       TOCSIN_STATE_HASHED = 1024, /* the digest is another tool's hash: equality means something,
+                                      statistics are unknown (NaN) */
+       TOCSIN_STATE_PIECE = 2048   /* a box of a larger tensor: see below */
 };
+
+/* A PIECE is what one rank holds of a sharded tensor, or one tile of a tensor. The state's shape is
+ * the piece's own; its values are an INT "whole" for each axis, the shape of the whole, then an INT
+ * "offset" for each, where the piece begins. The digest is one in the coordinates of the whole: the
+ * digests of disjoint pieces add up (tocsin_digest_merge). A STRING "partial" ("sum") says that the
+ * tensor is what all ranks' become when they are reduced so, which digests do not add up to. */
 
 typedef struct tocsin_state {
     tocsin_id variable;  /* dictionary id of the variable */

@@ -25,7 +25,8 @@ static const flag_name state_flags[] = {{TOCSIN_STATE_PRESENT, "present"},
                                         {TOCSIN_STATE_TENSOR_PARALLEL, "tensor_parallel"},
                                         {TOCSIN_STATE_MODULE_TRAINING, "module_training"},
                                         {TOCSIN_STATE_TIED, "tied"},
-                                        {TOCSIN_STATE_HASHED, "hashed"}};
+                                        {TOCSIN_STATE_HASHED, "hashed"},
+                                        {TOCSIN_STATE_PIECE, "piece"}};
 
 static void put_text(tocsin_json *json, const char *key, const char *text)
 {

@@ -109,8 +109,22 @@ static void gather_sample(tocsin_observer *observer, tocsin_process *process, to
         tocsin_observer_fail(observer, TOCSIN_E_MEMORY, "out of memory");
 }
 
-void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
-                           const tocsin_event *event)
+/* What relations see of a piece of a tensor: that it is there. Its digest is one of the whole's
+ * coordinates, its shape and statistics are a rank's own: they compare with nothing else. */
+static tocsin_event without_piece(const tocsin_event *event)
+{
+    tocsin_event seen = *event;
+    seen.state.flags &= ~(uint32_t)(TOCSIN_STATE_DIGESTED | TOCSIN_STATE_PIECE);
+    seen.state.dtype = TOCSIN_DTYPE_NONE;
+    seen.state.ndim = 0;
+    seen.state.shape = 0;
+    seen.state.digest = (tocsin_digest){0};
+    seen.state.statistics = (tocsin_statistics){0};
+    return seen;
+}
+
+static void observe_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                          const tocsin_event *event)
 {
     const tocsin_state *read = &event->state;
     const tocsin_dictionary *dictionary = &process->dictionary;
@@ -155,4 +169,15 @@ void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, t
     for (size_t i = 0; i < observer->active_count; ++i)
         if (observer->active[i]->state != NULL)
             observer->active[i]->state(observer, process, frame, &sample, event);
+}
+
+void tocsin_observer_state(tocsin_observer *observer, tocsin_process *process, tocsin_frame *frame,
+                           const tocsin_event *event)
+{
+    if (event->state.flags & TOCSIN_STATE_PIECE) {
+        tocsin_event seen = without_piece(event);
+        observe_state(observer, process, frame, &seen);
+    } else {
+        observe_state(observer, process, frame, event);
+    }
 }

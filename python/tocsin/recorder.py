@@ -13,6 +13,7 @@ from tocsin import (
     _core,
     distributed,
     layout,
+    pieces,
     targets,
     training_state,
     variables,
@@ -99,6 +100,7 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
     try:
         _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
         _core.recorder_boundaries(boundaries)
+        _core.recorder_pieces(pieces.read)
         try:
             layout.calibrate(torch, _core)
         except ValueError as error:

@@ -30,7 +30,7 @@ VALUE_FLAGS = ["requires_grad", "has_grad_fn", "is_parameter", "training", "in_s
                "on_device", "has_item"]
 STATE_FLAGS = ["present", "digested", "requires_grad", "is_leaf", "in_optimizer",
                "in_this_optimizer", "in_model", "tensor_parallel", "module_training", "tied",
-               "hashed"]
+               "hashed", "piece"]
 
 # ---- XXH3-64, seed 0, inputs of more than 16 bytes (all there are) ------------------------------
 

@@ -5,6 +5,7 @@
  */
 #include "boundaries.h"
 #include "observe.h"
+#include "pieces.h"
 
 #include <string.h>
 
@@ -116,6 +117,14 @@ static PyObject *recorder_start(PyObject *module, PyObject *arguments)
     observe_set_context(grad_enabled, autocast_enabled, autocast);
     observe_set_births(optimizer, group, grouped);
     observe_start(recorder);
+    Py_RETURN_NONE;
+}
+
+/* recorder_pieces(read): how a sharded tensor is read, see pieces.c */
+static PyObject *recorder_pieces(PyObject *module, PyObject *read)
+{
+    (void)module;
+    pieces_set_reader(read);
     Py_RETURN_NONE;
 }
 
@@ -287,6 +296,7 @@ static PyObject *dtype_number(PyObject *module, PyObject *name)
 static PyMethodDef functions[] = {
     {"recorder_open", recorder_open, METH_VARARGS, NULL},
     {"recorder_boundaries", recorder_boundaries, METH_O, NULL},
+    {"recorder_pieces", recorder_pieces, METH_O, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
     {"recorder_summary", recorder_summary, METH_NOARGS, NULL},

@@ -13,6 +13,7 @@
  * one pass over the memory if it is digested.
  */
 #include "observe.h"
+#include "pieces.h"
 
 #include <assert.h>
 #include <math.h>
@@ -563,6 +564,41 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
         variable->has_before = digested;
 }
 
+/* The same of what this rank holds of a sharded tensor. */
+static void emit_piece(sampling_point *point, tracked *variable, tocsin_attribute attribute,
+                       tocsin_sampling amount, uint32_t flags, tensor_piece *piece)
+{
+    value_list list;
+    value_list_begin(&list, TOCSIN_ROLE_NONE);
+    tocsin_sample sample = {.variable = variable->variable,
+                            .attribute = attribute,
+                            .moment = point->moment,
+                            .flags = flags,
+                            .lr = lr_of(point, variable)};
+    piece_fill(piece, point->writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
+    (void)tocsin_recorder_sample(observe_recorder, &sample, NULL);
+    variable->known[attribute] = false;
+}
+
+/* A parameter or buffer that is sharded over ranks, and its gradient. */
+static void sample_sharded(sampling_point *point, tracked *variable, tensor_piece *piece,
+                           uint32_t flags, tocsin_sampling data, tocsin_sampling grad)
+{
+    tensor_piece gradient;
+    flags |= (piece->requires_grad ? (uint32_t)TOCSIN_STATE_REQUIRES_GRAD : 0u) |
+             (piece->is_leaf ? (uint32_t)TOCSIN_STATE_IS_LEAF : 0u);
+    if (grad != TOCSIN_SAMPLING_NONE && piece->gradient != NULL && piece_is(piece->gradient) &&
+        piece_read(piece->gradient, false, &gradient)) {
+        gradient.requires_grad = gradient.is_leaf = false; /* flags are the variable's */
+        emit_piece(point, variable, TOCSIN_ATTRIBUTE_GRAD, grad, flags, &gradient);
+        piece_release(&gradient);
+    } else if (grad != TOCSIN_SAMPLING_NONE && piece->gradient == NULL) {
+        emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, grad, flags, NULL);
+    }
+    if (data != TOCSIN_SAMPLING_NONE)
+        emit_piece(point, variable, TOCSIN_ATTRIBUTE_DATA, data, flags, piece);
+}
+
 static void sample_grad(sampling_point *point, tracked *variable, PyObject *tensor, uint32_t flags,
                         tocsin_sampling amount)
 {
@@ -587,6 +623,7 @@ static void sample_variable(sampling_point *point, tracked *variable)
     PyObject *owner = variable->owner == NULL ? NULL : weak_get(variable->owner);
     PyObject *tensor = tensor_of(variable, owner);
     tensor_meta meta;
+    tensor_piece piece;
     uint32_t flags = variable->flags;
     if (owner != NULL && value_module_is_training(owner))
         flags |= TOCSIN_STATE_MODULE_TRAINING;
@@ -601,6 +638,10 @@ static void sample_variable(sampling_point *point, tracked *variable)
             emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, data, flags | TOCSIN_STATE_PRESENT,
                        &meta);
         tensor_meta_release(&meta);
+    } else if (tensor != NULL && piece_is(tensor) &&
+               piece_read(tensor, grad != TOCSIN_SAMPLING_NONE, &piece)) {
+        sample_sharded(point, variable, &piece, flags, data, grad);
+        piece_release(&piece);
     } else if (tensor != NULL && data != TOCSIN_SAMPLING_NONE) {
         /* a subclass: it is there, its memory is its own business */
         emit_state(point, variable, TOCSIN_ATTRIBUTE_DATA, TOCSIN_SAMPLING_PRESENCE,

@@ -9,6 +9,7 @@
  * watched call: about 1 us and what the watcher does.
  */
 #include "observe.h"
+#include "pieces.h"
 
 #include <string.h>
 
@@ -293,9 +294,16 @@ PyObject *watch_record_state(PyObject *module, PyObject *arguments)
         sample.ndim = meta.ndim;
         sample.shape = meta.sizes;
     }
+    tensor_piece piece;
+    bool sharded = attribute != TOCSIN_ATTRIBUTE_VALUE && piece_is(content) &&
+                   piece_read(content, false, &piece);
+    if (sharded)
+        piece_fill(&piece, writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
     tocsin_recorder_sample(observe_recorder, &sample, NULL);
     if (tensor)
         tensor_meta_release(&meta);
+    if (sharded)
+        piece_release(&piece);
     Py_RETURN_NONE;
 }
 
