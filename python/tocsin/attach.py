@@ -14,6 +14,7 @@ class Environment:
     TOCSIN_SAMPLE     digest the model's data and gradients only in each such step
     TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted",
                       "full" or "drill" (docs/align.md)
+    TOCSIN_INJECT     faults to put in, for trying out what finds them (docs/inject.md)
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -23,6 +24,7 @@ class Environment:
         self.selection = variables.get("TOCSIN_SELECTION") or None
         self.sample = variables.get("TOCSIN_SAMPLE") or "1"
         self.boundaries = variables.get("TOCSIN_BOUNDARIES") or "online"
+        self.inject = variables.get("TOCSIN_INJECT", "")
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
 
 
@@ -52,6 +54,10 @@ def attach(environment: Environment | None = None) -> bool:
             environment.digest_every(),
             environment.boundaries,
         )
+        if environment.inject:
+            from tocsin import injection
+
+            injection.from_environment(environment.inject)
         _attached = True
     except Exception as error:
         _stop(error)
