@@ -13,6 +13,7 @@ typedef struct align_options {
     const char *tolerance;
     tocsin_align_options library;
     const char *unstable;
+    const char *perfetto; /* file, or NULL */
 } align_options;
 
 /* The library's options by what was typed. */
@@ -36,13 +37,21 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     tocsin_align_result *result = NULL;
     tocsin_error error;
     int exit_code;
+    tocsin_perfetto *perfetto = NULL;
     tocsin_status status = tocsin_run_open(path_a, false, &a, &error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(path_b, false, &b, &error);
     if (status == TOCSIN_OK && options->unstable)
         status = tocsin_stability_read(options->unstable, &by.unstable, &error);
+    if (status == TOCSIN_OK && options->perfetto) {
+        status = tocsin_perfetto_open(options->perfetto, path_a, path_b, &perfetto, &error);
+        by.visit = tocsin_perfetto_visit;
+        by.context = perfetto;
+    }
     if (status == TOCSIN_OK)
         status = tocsin_align_runs(a, b, &by, &result, &error);
+    if (status == TOCSIN_OK && perfetto)
+        status = tocsin_perfetto_finish(perfetto, result, &error);
     if (status == TOCSIN_OK)
         status = tocsin_report_print_alignment(
             result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
@@ -53,6 +62,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
                                                                : CLI_UNDECIDED;
     else
         exit_code = cli_fail(&error);
+    tocsin_perfetto_free(perfetto);
     tocsin_align_result_free(result);
     tocsin_stability_free(by.unstable);
     if (a)
@@ -77,6 +87,8 @@ int cmd_align(int argc, char **argv)
          &align_by.probes},
         {"unstable", 0, CLI_TEXT, "FILE", "of record --repeat: what differs there proves nothing",
          &align_by.unstable},
+        {"perfetto", 0, CLI_TEXT, "FILE", "also both runs side by side, for ui.perfetto.dev",
+         &align_by.perfetto},
     };
     const cli_usage usage = {
         .command = "align",

@@ -5,7 +5,8 @@
 set -eu
 
 demo="gcc libc6-dev make cmake ninja-build libzstd-dev libxxhash-dev libjansson-dev"
-test="$demo g++ git libcmocka-dev clang libclang-rt-dev llvm zstd libopenmpi-dev openmpi-bin"
+test="$demo g++ git libcmocka-dev clang libclang-rt-dev llvm zstd libopenmpi-dev openmpi-bin
+ protobuf-compiler"
 bench="$demo time"
 
 # The interpreter's headers and venv module come from Debian only if the interpreter does.

@@ -141,6 +141,41 @@ typedef enum tocsin_align_digest {
     TOCSIN_ALIGN_DIGEST_NORM /* the sum of squares */
 } tocsin_align_digest;
 
+/* ---- following the comparison -------------------------------------------------------------- */
+
+typedef enum tocsin_align_outcome {
+    TOCSIN_ALIGN_SAME,
+    TOCSIN_ALIGN_DIFFERS,
+    TOCSIN_ALIGN_NOT_KNOWN, /* without a digest on one side */
+    TOCSIN_ALIGN_ONLY_A,
+    TOCSIN_ALIGN_ONLY_B
+} tocsin_align_outcome;
+
+/* A boundary of one run. Texts live as long as the call of the visitor and are never NULL. */
+typedef struct tocsin_align_place {
+    const char *name, *attribute, *operation, *phase;
+    const char *site;
+    uint64_t call;    /* the innermost one of its thread in this run, from 1; 0: none */
+    uint64_t time_ns; /* this run's own clock */
+    bool digested;
+    tocsin_digest digest;
+} tocsin_align_place;
+
+/* A row of the comparison: two paired boundaries, or one alone. */
+typedef struct tocsin_align_pair {
+    size_t process;  /* number of the pair of processes, from 0 */
+    int64_t rank;    /* -1: not distributed */
+    uint32_t thread; /* from 0 */
+    int64_t step;    /* from 1 */
+    tocsin_align_outcome outcome;
+    const tocsin_align_place *a, *b; /* NULL: this run has none */
+} tocsin_align_pair;
+
+/* Called with every row: process by process, in each step by step, in each thread by thread, in
+ * order. What it returns, unless OK, ends the comparison. */
+typedef tocsin_status tocsin_align_visit(void *context, const tocsin_align_pair *pair,
+                                         tocsin_error *error);
+
 typedef struct tocsin_align_options {
     size_t struct_bytes;        /* sizeof this struct */
     uint64_t cells_max;         /* of one pairing; 0: 2^26 */
@@ -151,6 +186,8 @@ typedef struct tocsin_align_options {
     tocsin_stability *learn;    /* the runs are repeats: add what differs; or NULL */
     const char *const *notes;   /* what the caller knows not to be covered */
     size_t note_count;
+    tocsin_align_visit *visit; /* shown every row; NULL: nobody is */
+    void *context;             /* the visitor's */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

@@ -67,6 +67,24 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_alignment(
     const tocsin_align_result *result, const char *a, const char *b, tocsin_report_format format,
     bool all, FILE *stream, tocsin_error *error);
 
+/* Two runs side by side as a trace for ui.perfetto.dev (protobuf): processes, threads, slices for
+ * steps, calls and boundaries, arrows between paired ones (the first 10,000, and 100,000 that
+ * differ), pivots as instants. Time is the row of the pairing, one microsecond each; the runs' own
+ * clocks are annotations. Pass tocsin_perfetto_visit with the object as options.visit and
+ * options.context to tocsin_align_runs, then finish. */
+typedef struct tocsin_perfetto tocsin_perfetto;
+/* The file appears, or is replaced, at _finish. Errors: E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_perfetto_open(const char *path, const char *a,
+                                                                const char *b,
+                                                                tocsin_perfetto **perfetto,
+                                                                tocsin_error *error);
+TOCSIN_API tocsin_status tocsin_perfetto_visit(void *context, const tocsin_align_pair *pair,
+                                               tocsin_error *error);
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_perfetto_finish(tocsin_perfetto *perfetto,
+                                                                  const tocsin_align_result *result,
+                                                                  tocsin_error *error);
+TOCSIN_API void tocsin_perfetto_free(tocsin_perfetto *perfetto);
+
 /* What was run, from run.json's text: command, folder, host, times, exit status, versions.
  * Errors: E_FORMAT, E_MEMORY, E_IO. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_run(const char *run_json,

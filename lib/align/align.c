@@ -298,7 +298,7 @@ static tocsin_status compare_pair(run_aligner *aligner, const side *a, const sid
     tocsin_parting parting;
     tocsin_status status =
         tocsin_parting_find(a->trace, b->trace, &aligner->names, &aligner->result->arena,
-                            &aligner->options, &parting, aligner->error);
+                            &aligner->options, aligner->partings.count, &parting, aligner->error);
     if (status == TOCSIN_OK && !TOCSIN_VEC_PUSH(&aligner->partings, parting))
         status = tocsin_error_memory(aligner->error);
     if (status != TOCSIN_OK)

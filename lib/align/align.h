@@ -2,6 +2,7 @@
  *
  *   boundary.c  events of one process -> the boundaries of one step, by thread
  *   baseline.c  what of their values is compared
+ *   visit.c     each row of a pairing shown to who follows the comparison
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
  *   parting.c   two processes step by step: what is equal, and the first point where something
  * differs frontier.c  which ranks parted by themselves, and which by what they received align.c
@@ -32,6 +33,7 @@ typedef struct tocsin_boundary {
     uint32_t site;                              /* text */
     const char *text; /* of what is no tensor; lives as long as the window. NULL: a tensor, None */
     uint64_t point;   /* boundaries of one point have no order among themselves */
+    uint64_t time_ns;
     uint8_t dtype, ndim;
     bool present, digested, gradient;
     bool generator, setting; /* they matter only by what follows from them */
@@ -91,6 +93,15 @@ bool tocsin_baseline_looks(const tocsin_align_options *options, tocsin_role role
 bool tocsin_baseline_near(const tocsin_align_options *options, const tocsin_boundary *a,
                           const tocsin_boundary *b);
 
+/* ---- visit.c ------------------------------------------------------------------------------- */
+
+/* Show the rows of a pairing to the options' visitor, if there is one. `where`: process, rank,
+ * thread and step. Errors: the visitor's. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_align_visit_rows(
+    const tocsin_align_options *options, const tocsin_intern *names, const tocsin_align_pair *where,
+    const tocsin_boundary_stream *a, const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
+    tocsin_error *error);
+
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
 #define TOCSIN_ALIGN_CONDITIONS_MAX 16
@@ -127,12 +138,13 @@ typedef struct tocsin_parting {
     uint64_t events;
 } tocsin_parting;
 
-/* Read both and compare. Texts of what is found live in `arena`. Errors: E_LIMIT, E_MEMORY, and
- * those of reading. */
+/* Read both and compare. Texts of what is found live in `arena`; `process`: the number of this
+ * pair. Errors: E_LIMIT, E_MEMORY, those of reading, and the visitor's. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
                                                     tocsin_intern *names, tocsin_arena *arena,
                                                     const tocsin_align_options *options,
-                                                    tocsin_parting *parting, tocsin_error *error);
+                                                    size_t process, tocsin_parting *parting,
+                                                    tocsin_error *error);
 void tocsin_parting_free(tocsin_parting *parting);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */

@@ -42,6 +42,7 @@ struct tocsin_boundary_reader {
     bool complete;
     bool starved; /* memory ran out */
     uint64_t events;
+    uint64_t now_ns; /* of the event in hand */
     int64_t rank;
 };
 
@@ -330,7 +331,7 @@ static tocsin_boundary boundary_in(tocsin_boundary_reader *reader, const boundar
 {
     const open_call *call =
         thread->calls.count ? &thread->calls.items[thread->calls.count - 1] : NULL;
-    tocsin_boundary boundary = {.point = moment};
+    tocsin_boundary boundary = {.point = moment, .time_ns = reader->now_ns};
     boundary.operation = call ? call->operation : put_text(reader, "-");
     boundary.phase = reader->phase_texts[call ? call->phase : NO_PHASE];
     boundary.site = call ? call->site : 0;
@@ -458,6 +459,7 @@ tocsin_status tocsin_boundary_reader_step(tocsin_boundary_reader *reader, bool *
             return TOCSIN_OK;
         *more = true;
         ++reader->events;
+        reader->now_ns = event->time_ns;
         if (!take(reader, event) || reader->starved)
             return tocsin_error_memory(error);
         if (event->thread <= reader->threads.count && event->thread > 0 &&

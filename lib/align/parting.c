@@ -18,6 +18,7 @@ typedef struct process_comparison {
     tocsin_intern *names;
     tocsin_arena *arena;
     const tocsin_align_options *options;
+    size_t process; /* number of this pair */
     tocsin_parting *parting;
     int64_t step;
     tocsin_error *error;
@@ -333,7 +334,14 @@ static tocsin_status compare_thread(const process_comparison *comparison, size_t
         tocsin_pairing_find((tocsin_align_sequence){a->items.items, (uint32_t)a->items.count},
                             (tocsin_align_sequence){b->items.items, (uint32_t)b->items.count},
                             comparison->options->cells_max, &pairing, comparison->error));
+    tocsin_align_pair where = {.process = comparison->process,
+                               .rank = tocsin_boundary_reader_rank(comparison->a),
+                               .thread = (uint32_t)thread,
+                               .step = comparison->step};
     tocsin_status status = tally(comparison, a, b, &pairing, first);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_visit_rows(comparison->options, comparison->names, &where, a, b,
+                                         &pairing, comparison->error);
     if (status == TOCSIN_OK && look && *first != TOCSIN_ALIGN_NONE &&
         !add_point(comparison, a, b, &pairing, *first))
         status = tocsin_error_memory(comparison->error);
@@ -386,12 +394,13 @@ static tocsin_status compare_all(process_comparison *comparison)
 
 tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_intern *names,
                                   tocsin_arena *arena, const tocsin_align_options *options,
-                                  tocsin_parting *parting, tocsin_error *error)
+                                  size_t process, tocsin_parting *parting, tocsin_error *error)
 {
     *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
     process_comparison comparison = {.names = names,
                                      .arena = arena,
                                      .options = options,
+                                     .process = process,
                                      .parting = parting,
                                      .step = 1,
                                      .error = error};

@@ -192,6 +192,9 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_string_check(const tocsin_string *string,
 void tocsin_string_clear(tocsin_string *string);
 void tocsin_string_free(tocsin_string *string);
 
+/* Length of the well-formed UTF-8 sequence at `text`, which has `available` > 0 bytes; 0: none. */
+size_t tocsin_utf8_length(const char *text, size_t available);
+
 /* ---- 8. Files ------------------------------------------------------------------------------ */
 
 /* System calls with errors as statuses, EINTR handled, each one a point where a fault can be

@@ -61,10 +61,10 @@ void tocsin_json_end_array(tocsin_json *json)
     close_container(json, ']');
 }
 
-/* Length of the well-formed UTF-8 sequence at `text`, 0 if there is none (Unicode 15, table 3-7).
- */
-static size_t utf8_length(const unsigned char *text, size_t available)
+/* Unicode 15, table 3-7. */
+size_t tocsin_utf8_length(const char *bytes, size_t available)
 {
+    const unsigned char *text = (const unsigned char *)bytes;
     unsigned lead = text[0];
     if (lead < 0x80)
         return 1;
@@ -101,7 +101,7 @@ static void append_quoted(tocsin_string *out, const char *text, size_t bytes)
     tocsin_string_append_char(out, '"');
     for (size_t left = bytes; left > plain;) {
         unsigned char next = rest[plain];
-        size_t length = utf8_length(rest + plain, left - plain);
+        size_t length = tocsin_utf8_length((const char *)rest + plain, left - plain);
         if (length > 0 && next >= 0x20 && next != '"' && next != '\\' && next != 0x7f) {
             plain += length;
             continue;

@@ -6,6 +6,7 @@
 #include "trace_sample.h"
 
 #include <tocsin/align.h>
+#include <tocsin/report.h>
 
 static void write_run(const scratch *run, uint64_t seed, int events)
 {
@@ -22,6 +23,7 @@ typedef struct pair_of_runs {
     scratch a, b;
     uint64_t cells_max;
     tocsin_stability *learn, *unstable;
+    tocsin_perfetto *perfetto; /* follows, or NULL */
 } pair_of_runs;
 
 static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
@@ -33,6 +35,8 @@ static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **resul
                                     .learn = pair->learn,
                                     .unstable = pair->unstable};
     *result = NULL;
+    options.visit = pair->perfetto ? tocsin_perfetto_visit : NULL;
+    options.context = pair->perfetto;
     tocsin_status status = tocsin_run_open(pair->a.directory, false, &a, error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(pair->b.directory, false, &b, error);
@@ -171,6 +175,31 @@ static void test_faults(void **state)
     scratch_free(&pair.b);
 }
 
+static tocsin_status trace_once(void *context, tocsin_error *error)
+{
+    pair_of_runs pair = *(const pair_of_runs *)context;
+    tocsin_align_result *result = NULL;
+    TOCSIN_TRY(tocsin_perfetto_open("/dev/null", "a", "b\xff", &pair.perfetto, error));
+    tocsin_status status = align(&pair, &result, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_perfetto_finish(pair.perfetto, result, error);
+    tocsin_align_result_free(result);
+    tocsin_perfetto_free(pair.perfetto);
+    return status;
+}
+
+static void test_trace_faults(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    write_run(&pair.a, 8, 60);
+    write_run(&pair.b, 9, 60);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, trace_once, &pair) > 50);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, trace_once, &pair) > 5);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +207,7 @@ int main(void)
         cmocka_unit_test(test_unlike_runs),
         cmocka_unit_test(test_unstable),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_trace_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
