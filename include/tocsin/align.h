@@ -47,6 +47,21 @@ typedef enum tocsin_difference {
 TOCSIN_API const char *tocsin_difference_text(tocsin_difference difference);
 TOCSIN_API const char *tocsin_difference_meaning(tocsin_difference difference);
 
+/* Whether a difference arose where it was first seen. X(NAME, "text", "what it means"). */
+#define TOCSIN_ALIGN_CAUSE_TABLE(X)                                                                \
+    X(PRODUCED, "produced", "produced here: what goes in is equal, what comes out differs")        \
+    X(UPSTREAM, "upstream", "not produced here: what goes in differs already")                     \
+    X(UNOBSERVED, "unobserved", "what goes in was not recorded, or not all of it")
+
+typedef enum tocsin_align_cause {
+#define X(name, text, meaning) TOCSIN_ALIGN_CAUSE_##name,
+    TOCSIN_ALIGN_CAUSE_TABLE(X)
+#undef X
+} tocsin_align_cause;
+
+TOCSIN_API const char *tocsin_align_cause_text(tocsin_align_cause cause);
+TOCSIN_API const char *tocsin_align_cause_meaning(tocsin_align_cause cause);
+
 /* One side of a pair. */
 typedef struct tocsin_align_side {
     const char *value; /* "float32[16,8]", "None", "0.125" */
@@ -70,6 +85,14 @@ typedef struct tocsin_align_pivot {
     const int64_t *index; /* the element in which it lies; of what has no dtype the word */
     uint32_t word;        /* of the element: 8-byte types have words 0 and 1, 16-byte ones four */
     tocsin_word_change change;
+    const char *id;       /* "optimizer/layers.0.weight/grad@optimizer.step": docs/align.md */
+    uint32_t micro_batch; /* of the step, from 1; 0: it belongs to none */
+    uint32_t ordinal;     /* of this id within the micro-batch, from 1 */
+    tocsin_align_cause cause;
+    const char *source;       /* UPSTREAM: the id of what differs already; or "" */
+    const char *last_equal;   /* the id of the last boundary before it that is equal; or "" */
+    const char *const *stack; /* the site, then the calls around it, outermost last */
+    size_t stack_count;
 } tocsin_align_pivot;
 
 /* What was compared of one process, and how far it was identical. */

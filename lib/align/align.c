@@ -67,6 +67,26 @@ const char *tocsin_difference_meaning(tocsin_difference difference)
     return meanings[difference];
 }
 
+const char *tocsin_align_cause_text(tocsin_align_cause cause)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_ALIGN_CAUSE_TABLE(X)
+#undef X
+    };
+    return texts[cause];
+}
+
+const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
+{
+    static const char *const meanings[] = {
+#define X(name, text, meaning) meaning,
+        TOCSIN_ALIGN_CAUSE_TABLE(X)
+#undef X
+    };
+    return meanings[cause];
+}
+
 /* ---- texts of the result --------------------------------------------------------------------- */
 
 /* NULL when memory has run out, and then for good: `starved` is looked at in the end. */
@@ -176,6 +196,47 @@ static tocsin_align_side side_of(run_aligner *aligner, const tocsin_boundary *bo
                                .statistics = boundary->statistics};
 }
 
+static const char *id_of(run_aligner *aligner, const tocsin_boundary *boundary)
+{
+    tocsin_string id = {0};
+    tocsin_boundary_id(&aligner->names, boundary, &id);
+    aligner->starved = aligner->starved || id.status != TOCSIN_OK;
+    const char *kept = keep(aligner, tocsin_string_text(&id));
+    tocsin_string_free(&id);
+    return kept;
+}
+
+/* "torch.nn.Module.__call__ of layers.0, train.py:26 (forward)". */
+static const char *describe_call(run_aligner *aligner, const tocsin_call_chain *call)
+{
+    char text[1024];
+    const char *operation = name_of(aligner, call->operation);
+    const char *module = name_of(aligner, call->module);
+    const char *site = name_of(aligner, call->site);
+    if (aligner->starved)
+        return NULL;
+    snprintf(text, sizeof text, "%s%s%s%s%s", operation, module[0] ? " of " : "", module,
+             site[0] ? ", " : "", site);
+    return keep(aligner, text);
+}
+
+static void stack_of(run_aligner *aligner, const tocsin_boundary *boundary,
+                     tocsin_align_pivot *pivot)
+{
+    size_t calls = 0;
+    for (const tocsin_call_chain *call = boundary->chain; call; call = call->around)
+        ++calls;
+    const char **stack = TOCSIN_ARENA_ARRAY(&aligner->result->arena, const char *, calls + 1);
+    aligner->starved = aligner->starved || !stack;
+    if (aligner->starved)
+        return;
+    if (pivot->a.site[0])
+        stack[pivot->stack_count++] = pivot->a.site;
+    for (const tocsin_call_chain *call = boundary->chain; call; call = call->around)
+        stack[pivot->stack_count++] = describe_call(aligner, call);
+    pivot->stack = stack;
+}
+
 static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
                       const tocsin_difference_found *found)
 {
@@ -186,9 +247,16 @@ static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
                                 .operation = name_of(aligner, found->a.operation),
                                 .phase = name_of(aligner, found->a.phase),
                                 .difference = found->difference,
+                                .id = id_of(aligner, &found->a),
+                                .micro_batch = found->a.micro_batch,
+                                .ordinal = found->ordinal,
+                                .cause = found->cause,
+                                .source = found->source,
+                                .last_equal = found->last_equal,
                                 .a = side_of(aligner, &found->a),
                                 .b = side_of(aligner, &found->b)};
     locate(aligner, found, &pivot);
+    stack_of(aligner, &found->a, &pivot);
     return TOCSIN_VEC_PUSH(&aligner->pivots, pivot);
 }
 

@@ -27,15 +27,24 @@
 
 /* ---- boundary.c ---------------------------------------------------------------------------- */
 
+/* An open call around a boundary; lives as long as the window. */
+typedef struct tocsin_call_chain {
+    uint32_t operation, module, site;       /* texts; module 0: it is no module's */
+    const struct tocsin_call_chain *around; /* NULL: none */
+} tocsin_call_chain;
+
 typedef struct tocsin_boundary {
     uint32_t name, attribute, operation, phase; /* texts */
     uint32_t shape;                             /* sizes, as bytes */
     uint32_t site;                              /* text */
     const char *text; /* of what is no tensor; lives as long as the window. NULL: a tensor, None */
-    uint64_t point;   /* boundaries of one point have no order among themselves */
     uint64_t time_ns;
+    uint64_t point; /* call << 2 | moment: those of one point have no order among themselves */
+    const tocsin_call_chain *chain; /* the calls it was read in, innermost first; or NULL */
+    uint32_t micro_batch;           /* of the step, from 1; 0: it belongs to none */
     uint8_t dtype, ndim;
     bool present, digested, gradient;
+    bool parameter, buffer;
     bool generator, setting; /* they matter only by what follows from them */
     tocsin_digest digest;
     tocsin_statistics statistics;
@@ -102,14 +111,55 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_align_visit_rows(
     const tocsin_boundary_stream *a, const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
     tocsin_error *error);
 
+/* ---- identity.c ----------------------------------------------------------------------------- */
+
+#define TOCSIN_MOMENT_MASK 3u /* of a boundary's point */
+
+/* Append what a boundary is called in rules, lists and maps: docs/align.md. */
+void tocsin_boundary_id(const tocsin_intern *names, const tocsin_boundary *boundary,
+                        tocsin_string *id);
+/* Which one of its symbol it is within its micro-batch of the step, from 1. */
+uint32_t tocsin_boundary_ordinal(const tocsin_boundary_stream *stream, uint32_t at);
+/* Is `pattern`, in which * stands for any text, the whole of `text`? */
+bool tocsin_boundary_fits(const char *pattern, const char *text);
+
+/* ---- cause.c -------------------------------------------------------------------------------- */
+
+/* One thread's step of both runs, paired. */
+typedef struct tocsin_paired_step {
+    const tocsin_boundary_stream *a, *b;
+    const uint32_t *partner; /* of each item of a */
+    const tocsin_intern *names;
+    const tocsin_align_options *options;
+    int64_t step;
+} tocsin_paired_step;
+
+typedef enum tocsin_pair_state {
+    TOCSIN_PAIR_UNKNOWN, /* no partner, or a value that was not read */
+    TOCSIN_PAIR_EQUAL,
+    TOCSIN_PAIR_DIFFERENT
+} tocsin_pair_state;
+
+tocsin_pair_state tocsin_pair_state_of(const tocsin_paired_step *pair, uint32_t at);
+
+/* Did the difference arise at this boundary of a, or is it only seen there? *source becomes the
+ * item of a that differs already and from which it follows, or NONE. */
+tocsin_align_cause tocsin_align_cause_find(const tocsin_paired_step *pair, uint32_t at,
+                                           uint32_t *source);
+/* The last boundary before `at`, of another point, that is equal; or NONE. */
+uint32_t tocsin_align_cause_last_equal(const tocsin_paired_step *pair, uint32_t at);
+
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
 #define TOCSIN_ALIGN_CONDITIONS_MAX 16
 
 /* Two boundaries that differ, with what their windows would take along. */
 typedef struct tocsin_difference_found {
-    tocsin_boundary a, b; /* texts copied into the arena */
+    tocsin_boundary a, b; /* texts and chains copied into the arena */
     tocsin_difference difference;
+    uint32_t ordinal;
+    tocsin_align_cause cause;
+    const char *source, *last_equal; /* ids, or "" */
 } tocsin_difference_found;
 
 typedef struct tocsin_gap_found {

@@ -19,8 +19,10 @@ typedef struct open_call {
     uint64_t call;
     uint32_t operation; /* text */
     uint32_t site;      /* of it or of the nearest call around it */
+    tocsin_id module;   /* string of the trace: whose call it is; 0: no module's */
     uint8_t role;
-    uint8_t phase; /* of phases[] */
+    uint8_t phase;                  /* of phases[] */
+    const tocsin_call_chain *chain; /* in this window; NULL: not needed so far */
 } open_call;
 
 typedef struct boundary_thread {
@@ -38,6 +40,7 @@ struct tocsin_boundary_reader {
     tocsin_arena texts; /* of the window */
     tocsin_map groups;  /* text -> meetings of this group so far */
     tocsin_meetings meetings;
+    uint32_t backwards; /* passes that have ended in this window */
     bool data_parallel; /* gradients are averaged inside backward, by calls that are not seen */
     bool complete;
     bool starved; /* memory ran out */
@@ -221,6 +224,8 @@ static bool enter_call(tocsin_boundary_reader *reader, boundary_thread *thread,
                       .role = (uint8_t)role,
                       .phase = phase_of(role, around ? around->phase : NO_PHASE)};
     call.operation = cached(reader, &reader->functions, event->function, make_function);
+    if (event->value_count > 0 && event->values[0].kind == TOCSIN_VALUE_MODULE)
+        call.module = event->values[0].as.text;
     call.site = around ? around->site : 0;
     if (event->site)
         call.site = cached(reader, &reader->sites, event->site, make_site);
@@ -326,14 +331,48 @@ static bool add_boundary(tocsin_boundary_reader *reader, boundary_thread *thread
            TOCSIN_VEC_PUSH(&thread->stream.boundaries, boundary);
 }
 
+/* The calls that are open, as a chain of this window: those around are shared. */
+static const tocsin_call_chain *chain_of(tocsin_boundary_reader *reader,
+                                         const boundary_thread *thread)
+{
+    size_t known = thread->calls.count;
+    while (known > 0 && !thread->calls.items[known - 1].chain)
+        --known;
+    const tocsin_call_chain *chain = known > 0 ? thread->calls.items[known - 1].chain : NULL;
+    for (size_t c = known; c < thread->calls.count; ++c) {
+        open_call *call = &thread->calls.items[c];
+        tocsin_call_chain *link = TOCSIN_ARENA_NEW(&reader->texts, tocsin_call_chain);
+        reader->starved = reader->starved || !link;
+        if (!link)
+            return NULL;
+        *link =
+            (tocsin_call_chain){.operation = call->operation, .site = call->site, .around = chain};
+        if (call->role == TOCSIN_ROLE_FORWARD && call->module)
+            link->module = put_name(reader, tocsin_trace_string(reader->trace, call->module));
+        call->chain = chain = link;
+    }
+    return chain;
+}
+
+/* The micro-batch is counted by backward passes; what happens to all of them has none. */
+static uint32_t micro_batch_in(const tocsin_boundary_reader *reader, uint8_t phase)
+{
+    return phase == NO_PHASE || phase == OPTIMIZER || phase == CHECKPOINT ? 0
+                                                                          : reader->backwards + 1;
+}
+
 static tocsin_boundary boundary_in(tocsin_boundary_reader *reader, const boundary_thread *thread,
                                    uint8_t moment)
 {
     const open_call *call =
         thread->calls.count ? &thread->calls.items[thread->calls.count - 1] : NULL;
-    tocsin_boundary boundary = {.point = moment, .time_ns = reader->now_ns};
+    uint8_t phase = call ? call->phase : NO_PHASE;
+    tocsin_boundary boundary = {.point = moment,
+                                .time_ns = reader->now_ns,
+                                .chain = chain_of(reader, thread),
+                                .micro_batch = micro_batch_in(reader, phase)};
     boundary.operation = call ? call->operation : put_text(reader, "-");
-    boundary.phase = reader->phase_texts[call ? call->phase : NO_PHASE];
+    boundary.phase = reader->phase_texts[phase];
     boundary.site = call ? call->site : 0;
     boundary.point |= (call ? call->call : 0) << 2;
     return boundary;
@@ -353,6 +392,8 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.attribute = cached(reader, &reader->strings, state->attribute, make_string);
     boundary.gradient = strcmp(tocsin_trace_string(reader->trace, state->attribute), "grad") == 0;
     tocsin_variable_kind kind = tocsin_trace_variable_kind(reader->trace, state->variable);
+    boundary.parameter = kind == TOCSIN_VARIABLE_PARAMETER;
+    boundary.buffer = kind == TOCSIN_VARIABLE_BUFFER;
     boundary.generator = kind == TOCSIN_VARIABLE_RNG;
     boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0;
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
@@ -421,6 +462,9 @@ static bool take(tocsin_boundary_reader *reader, const tocsin_event *event)
         leave_call(thread, event->call + 1); /* those in it */
         bool ok = add_returned(reader, thread, event);
         leave_call(thread, event->call);
+        reader->backwards +=
+            tocsin_trace_function_role(reader->trace, event->function) == TOCSIN_ROLE_BACKWARD &&
+            !is_inside(thread, TOCSIN_ROLE_BACKWARD);
         return ok;
     case TOCSIN_EVENT_RAISE:
         leave_call(thread, event->call);
@@ -447,7 +491,10 @@ tocsin_status tocsin_boundary_reader_step(tocsin_boundary_reader *reader, bool *
     for (size_t t = 0; t < reader->threads.count; ++t) {
         reader->threads.items[t].stream.items.count = 0;
         reader->threads.items[t].stream.boundaries.count = 0;
+        for (size_t c = 0; c < reader->threads.items[t].calls.count; ++c)
+            reader->threads.items[t].calls.items[c].chain = NULL;
     }
+    reader->backwards = 0;
     tocsin_arena_reset(&reader->texts);
     reader->meetings.count = 0;
     reader->complete = false;

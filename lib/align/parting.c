@@ -56,22 +56,52 @@ static bool copy_text(const process_comparison *comparison, tocsin_boundary *bou
     return boundary->text != NULL;
 }
 
-static bool add_difference(const process_comparison *comparison, const tocsin_boundary *a,
-                           const tocsin_boundary *b)
+/* The chain outlives its window. */
+static bool copy_chain(const process_comparison *comparison, tocsin_boundary *boundary)
 {
-    tocsin_difference_found found = {.a = *a, .b = *b, .difference = difference_of(a, b)};
-    return copy_text(comparison, &found.a) && copy_text(comparison, &found.b) &&
-           TOCSIN_VEC_PUSH(&comparison->parting->found, found);
+    const tocsin_call_chain **next = &boundary->chain;
+    for (const tocsin_call_chain *from = boundary->chain; from; from = from->around) {
+        tocsin_call_chain *link = TOCSIN_ARENA_NEW(comparison->arena, tocsin_call_chain);
+        if (!link)
+            return false;
+        *link = *from;
+        *next = link;
+        next = &link->around;
+    }
+    return true;
 }
 
-/* Do item i of a and item j of b differ, as far as both values are known? */
-static bool differs(const process_comparison *comparison, const tocsin_boundary_stream *a,
-                    uint32_t i, const tocsin_boundary_stream *b, uint32_t j)
+/* The id of an item of the first run; "": of none. NULL: out of memory. */
+static const char *keep_id(const process_comparison *comparison, const tocsin_paired_step *pair,
+                           uint32_t at)
 {
-    uint64_t x = a->items.items[i].value, y = b->items.items[j].value;
-    return x != 0 && y != 0 &&
-           (x != y || !tocsin_baseline_near(comparison->options, &a->boundaries.items[i],
-                                            &b->boundaries.items[j]));
+    if (at == TOCSIN_ALIGN_NONE)
+        return "";
+    tocsin_string id = {0};
+    tocsin_boundary_id(comparison->names, &pair->a->boundaries.items[at], &id);
+    const char *kept = id.status == TOCSIN_OK
+                           ? tocsin_arena_copy(comparison->arena, tocsin_string_text(&id), id.bytes)
+                           : NULL;
+    tocsin_string_free(&id);
+    return kept;
+}
+
+static bool add_difference(const process_comparison *comparison, const tocsin_paired_step *pair,
+                           uint32_t at)
+{
+    const tocsin_boundary *a = &pair->a->boundaries.items[at];
+    const tocsin_boundary *b = &pair->b->boundaries.items[pair->partner[at]];
+    tocsin_difference_found found = {.a = *a,
+                                     .b = *b,
+                                     .difference = difference_of(a, b),
+                                     .ordinal = tocsin_boundary_ordinal(pair->a, at)};
+    uint32_t source;
+    found.cause = tocsin_align_cause_find(pair, at, &source);
+    found.source = keep_id(comparison, pair, source);
+    found.last_equal = keep_id(comparison, pair, tocsin_align_cause_last_equal(pair, at));
+    return found.source && found.last_equal && copy_text(comparison, &found.a) &&
+           copy_text(comparison, &found.b) && copy_chain(comparison, &found.a) &&
+           copy_chain(comparison, &found.b) && TOCSIN_VEC_PUSH(&comparison->parting->found, found);
 }
 
 static bool is_condition(const tocsin_boundary *boundary)
@@ -172,10 +202,10 @@ static bool note_difference(const process_comparison *comparison, const tocsin_b
 }
 
 /* All differing pairs of the point of the first one, gradients backwards. */
-static bool add_point(const process_comparison *comparison, const tocsin_boundary_stream *a,
-                      const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
+static bool add_point(const process_comparison *comparison, const tocsin_paired_step *pair,
                       uint32_t first)
 {
+    const tocsin_boundary_stream *a = pair->a;
     uint64_t point = a->boundaries.items[first].point;
     uint32_t end = first;
     while (end < a->items.count && a->boundaries.items[end].point == point)
@@ -183,14 +213,14 @@ static bool add_point(const process_comparison *comparison, const tocsin_boundar
     for (unsigned gradients = 0; gradients < 2; ++gradients) {
         for (uint32_t k = first; k < end; ++k) {
             uint32_t i = gradients ? end - 1 - (k - first) : k;
-            uint32_t j = pairing->partner[i];
-            if (j == TOCSIN_ALIGN_NONE || is_condition(&a->boundaries.items[i]) ||
+            if (is_condition(&a->boundaries.items[i]) ||
                 a->boundaries.items[i].gradient != (gradients == 1) ||
-                !differs(comparison, a, i, b, j) || !may_blame(comparison, &a->boundaries.items[i]))
+                tocsin_pair_state_of(pair, i) != TOCSIN_PAIR_DIFFERENT ||
+                !may_blame(comparison, &a->boundaries.items[i]))
                 continue;
             if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
                 return true;
-            if (!add_difference(comparison, &a->boundaries.items[i], &b->boundaries.items[j]))
+            if (!add_difference(comparison, pair, i))
                 return false;
         }
     }
@@ -249,16 +279,16 @@ static bool add_alone(const process_comparison *comparison, const tocsin_boundar
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static tocsin_status tally(const process_comparison *comparison, const tocsin_boundary_stream *a,
-                           const tocsin_boundary_stream *b, const tocsin_pairing *pairing,
+static tocsin_status tally(const process_comparison *comparison, const tocsin_paired_step *pair,
                            uint32_t *first)
 {
+    const tocsin_boundary_stream *a = pair->a, *b = pair->b;
     tocsin_align_rank *rank = &comparison->parting->rank;
     bool ok = true, differed = comparison->parting->differed;
     uint32_t next = 0;
     *first = TOCSIN_ALIGN_NONE;
     for (uint32_t i = 0; ok && i <= a->items.count; ++i) {
-        uint32_t j = i < a->items.count ? pairing->partner[i] : (uint32_t)b->items.count;
+        uint32_t j = i < a->items.count ? pair->partner[i] : (uint32_t)b->items.count;
         if (j == TOCSIN_ALIGN_NONE) {
             ok = add_alone(comparison, a, b, i, true);
             continue;
@@ -269,23 +299,22 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_bo
         next = j + 1;
         if (i == a->items.count)
             break;
-        bool differ = differs(comparison, a, i, b, j);
+        tocsin_pair_state state = tocsin_pair_state_of(pair, i);
         if (is_condition(&a->boundaries.items[i])) {
-            ok = !differ ||
+            ok = state != TOCSIN_PAIR_DIFFERENT ||
                  add_condition(comparison, &a->boundaries.items[i], &b->boundaries.items[j]);
             continue;
         }
-        bool known = a->items.items[i].value != 0 && b->items.items[j].value != 0;
-        bool same = known && !differ;
-        rank->compared += known;
-        rank->unknown += !known;
+        bool same = state == TOCSIN_PAIR_EQUAL, differs = state == TOCSIN_PAIR_DIFFERENT;
+        rank->compared += same || differs;
+        rank->unknown += state == TOCSIN_PAIR_UNKNOWN;
         rank->equal += same;
         bool blamed = false;
-        if (known && !same)
+        if (differs)
             ok = note_difference(comparison, &a->boundaries.items[i], &blamed);
         if (blamed && *first == TOCSIN_ALIGN_NONE)
             *first = i;
-        differed = differed || (known && !same);
+        differed = differed || differs;
         rank->prefix += same && !differed;
     }
     return ok ? TOCSIN_OK : tocsin_error_memory(comparison->error);
@@ -334,16 +363,22 @@ static tocsin_status compare_thread(const process_comparison *comparison, size_t
         tocsin_pairing_find((tocsin_align_sequence){a->items.items, (uint32_t)a->items.count},
                             (tocsin_align_sequence){b->items.items, (uint32_t)b->items.count},
                             comparison->options->cells_max, &pairing, comparison->error));
+    tocsin_paired_step pair = {.a = a,
+                               .b = b,
+                               .partner = pairing.partner,
+                               .names = comparison->names,
+                               .options = comparison->options,
+                               .step = comparison->step};
     tocsin_align_pair where = {.process = comparison->process,
                                .rank = tocsin_boundary_reader_rank(comparison->a),
                                .thread = (uint32_t)thread,
                                .step = comparison->step};
-    tocsin_status status = tally(comparison, a, b, &pairing, first);
+    tocsin_status status = tally(comparison, &pair, first);
     if (status == TOCSIN_OK)
         status = tocsin_align_visit_rows(comparison->options, comparison->names, &where, a, b,
                                          &pairing, comparison->error);
     if (status == TOCSIN_OK && look && *first != TOCSIN_ALIGN_NONE &&
-        !add_point(comparison, a, b, &pairing, *first))
+        !add_point(comparison, &pair, *first))
         status = tocsin_error_memory(comparison->error);
     if (!pairing.optimal)
         comparison->parting->rank.optimal = false;

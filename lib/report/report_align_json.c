@@ -73,6 +73,27 @@ static void write_side(tocsin_json *json, const char *key, const tocsin_align_si
     tocsin_json_end_object(json);
 }
 
+/* Empty texts are nothing: null. */
+static void write_known(tocsin_json *json, const char *key, const char *text)
+{
+    write_text(json, key, text[0] ? text : NULL);
+}
+
+/* Which boundary it is, and whether the difference arose there. */
+static void write_origin(tocsin_json *json, const tocsin_align_pivot *pivot)
+{
+    write_text(json, "id", pivot->id);
+    tocsin_json_key(json, "micro_batch");
+    if (pivot->micro_batch > 0)
+        tocsin_json_unsigned(json, pivot->micro_batch);
+    else
+        tocsin_json_null(json);
+    write_count(json, "ordinal", pivot->ordinal);
+    write_text(json, "cause", tocsin_align_cause_text(pivot->cause));
+    write_known(json, "source", pivot->source);
+    write_known(json, "last_equal", pivot->last_equal);
+}
+
 static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
 {
     tocsin_json_begin_object(json);
@@ -87,9 +108,10 @@ static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
     write_elements(json, pivot);
     tocsin_json_key(json, "stack");
     tocsin_json_begin_array(json);
-    if (pivot->a.site[0])
-        tocsin_json_text(json, pivot->a.site);
+    for (size_t c = 0; c < pivot->stack_count; ++c)
+        tocsin_json_text(json, pivot->stack[c]);
     tocsin_json_end_array(json);
+    write_origin(json, pivot);
     write_side(json, "a", &pivot->a);
     write_side(json, "b", &pivot->b);
     tocsin_json_end_object(json);

@@ -5,6 +5,7 @@
 
 #define GAP_LINES   12
 #define PIVOT_LINES 16
+#define STACK_LINES 8
 
 static void append_bits(tocsin_string *out, const char *what, uint32_t bits)
 {
@@ -54,14 +55,59 @@ static void append_where(tocsin_string *out, int64_t step, int64_t rank)
         tocsin_string_printf(out, ", rank %" PRId64, rank);
 }
 
-static void append_pivot(tocsin_string *out, const tocsin_align_pivot *pivot, bool full)
+static void append_call(tocsin_string *out, const char *label, const char *text)
+{
+    tocsin_string_printf(out, "    %-9s ", label);
+    tocsin_report_append_visible(out, text);
+    tocsin_string_append_char(out, '\n');
+}
+
+/* Random numbers go into some functions without being seen as an input. */
+static bool generator_differs(const tocsin_align_result *result, const tocsin_align_pivot *pivot)
+{
+    for (size_t c = 0; c < result->condition_count; ++c) {
+        const tocsin_align_condition *condition = &result->conditions[c];
+        if (condition->generator && condition->rank == pivot->rank &&
+            condition->step <= pivot->step && strncmp(condition->name, "torch", 5) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Which boundary it is, whether the difference arose there, and the calls around it. */
+static void append_origin(tocsin_string *out, const tocsin_align_result *result,
+                          const tocsin_align_pivot *pivot)
+{
+    append_call(out, "id", pivot->id);
+    tocsin_string_printf(out, "    %-9s %s", "cause", tocsin_align_cause_meaning(pivot->cause));
+    if (pivot->source[0]) {
+        tocsin_string_append_text(out, ": ");
+        tocsin_report_append_visible(out, pivot->source);
+    }
+    if (pivot->cause == TOCSIN_ALIGN_CAUSE_PRODUCED && generator_differs(result, pivot))
+        tocsin_string_append_text(out, " (the generator of torch too)");
+    tocsin_string_append_char(out, '\n');
+    if (pivot->last_equal[0])
+        append_call(out, "equal", pivot->last_equal);
+    size_t first = pivot->a.site[0] ? 1 : 0; /* the site stands beside the value */
+    for (size_t c = first; c < pivot->stack_count && c < first + STACK_LINES; ++c)
+        append_call(out, c == first ? "in" : "", pivot->stack[c]);
+}
+
+/* "step 3, micro-batch 2, rank 0: layers.0 output #2 at ... (forward): the same shape ...". */
+static void append_pivot(tocsin_string *out, const tocsin_align_result *result,
+                         const tocsin_align_pivot *pivot, bool full)
 {
     tocsin_string_append_text(out, full ? "\n" : "    ");
     append_where(out, pivot->step, pivot->rank);
+    if (pivot->micro_batch > 1)
+        tocsin_string_printf(out, ", micro-batch %" PRIu32, pivot->micro_batch);
     tocsin_string_append_text(out, ": ");
     tocsin_report_append_visible(out, pivot->name);
     tocsin_string_append_char(out, ' ');
     tocsin_report_append_visible(out, pivot->attribute);
+    if (pivot->ordinal > 1)
+        tocsin_string_printf(out, " #%" PRIu32, pivot->ordinal);
     tocsin_string_append_text(out, " at ");
     tocsin_report_append_visible(out, pivot->operation);
     if (pivot->phase[0])
@@ -73,6 +119,7 @@ static void append_pivot(tocsin_string *out, const tocsin_align_pivot *pivot, bo
         append_element(out, pivot);
     append_side(out, "A", &pivot->a);
     append_side(out, "B", &pivot->b);
+    append_origin(out, result, pivot);
 }
 
 static void append_pivots(tocsin_string *out, const tocsin_alignment_view *view)
@@ -86,7 +133,7 @@ static void append_pivots(tocsin_string *out, const tocsin_alignment_view *view)
             tocsin_string_printf(out, "    and %zu more (--all)\n", result->pivot_count - p);
             break;
         }
-        append_pivot(out, &result->pivots[p], first || view->all);
+        append_pivot(out, result, &result->pivots[p], first || view->all);
     }
     if (result->downstream > 0)
         tocsin_string_printf(out, "\n%zu rank%s parted later, after communication with these.\n",

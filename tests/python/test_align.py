@@ -109,6 +109,12 @@ def test_what_modules_return(runs):
     pivot = report["pivots"][0]
     assert place(pivot) == (3, "second", "output", "torch.nn.Module.__call__")
     assert pivot["phase"] == "forward" and "align_program.py" in pivot["stack"][0]
+    assert pivot["id"] == "forward/second/output@torch.nn.Module.__call__"
+    assert (pivot["micro_batch"], pivot["ordinal"]) == (1, 1)
+    assert pivot["last_equal"] == "forward/norm/output@torch.nn.Module.__call__"
+    assert pivot["cause"] == "unobserved"
+    calls = [call.split(",")[0] for call in pivot["stack"][1:]]
+    assert calls == ["torch.nn.Module.__call__ of second", "torch.nn.Module.__call__"]
 
 
 def test_what_functions_return(runs):
@@ -116,6 +122,7 @@ def test_what_functions_return(runs):
     _, report = align(runs, "seed", "drill")
     assert report["pivots"][0]["op"] == "torch.dropout"
     assert report["pivots"][0]["role"] == "output"
+    assert report["pivots"][0]["cause"] == "produced"
     done = subprocess.run([TOCSIN, "dump", "--format", "jsonl", runs / "none-trusted"],
                           capture_output=True, text=True)  # fmt: skip
     events = [json.loads(line) for line in done.stdout.splitlines()]
