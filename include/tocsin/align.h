@@ -106,7 +106,27 @@ typedef struct tocsin_align_rank {
     uint64_t prefix;           /* compared pairs before the first that differs */
     int64_t diverged_step;     /* 0: identical */
     bool optimal;              /* every pairing is proved to be the cheapest */
+    uint64_t renamed;          /* equal pairs under two names */
 } tocsin_align_rank;
+
+/* Why a boundary has no partner: the first that is true. X(NAME, "text", "what it means"). */
+#define TOCSIN_GAP_TABLE(X)                                                                        \
+    X(REPEATED, "repeated", "the other run has it, fewer times")                                   \
+    X(RECOMPUTE, "recompute", "the other run has it in another phase")                             \
+    X(OTHER_NAME, "other-name", "the other run has the value under another name")                  \
+    X(HANDED_ON, "helper", "hands on what the boundary before it held")                            \
+    X(FUSED, "fused", "inside a module whose output both runs have, equal")                        \
+    X(INSERTED, "inserted", "the other run has nothing in this place")                             \
+    X(ONLY_THERE, "only-there", "the other run has something else in this place")                  \
+    X(EXTRA_RANK, "extra-rank", "the other run has no such rank")
+
+typedef enum tocsin_gap {
+#define X(name, text, meaning) TOCSIN_GAP_##name,
+    TOCSIN_GAP_TABLE(X)
+#undef X
+} tocsin_gap;
+
+TOCSIN_API const char *tocsin_gap_text(tocsin_gap gap);
 
 /* Boundaries that only one run has, alike ones as one. */
 typedef struct tocsin_align_gap {
@@ -117,7 +137,7 @@ typedef struct tocsin_align_gap {
     const char *name;
     const char *attribute;
     const char *operation;
-    const char *reason; /* "repeated", "inner", "other-name", "only-there" */
+    const char *reason; /* a text of TOCSIN_GAP_TABLE */
 } tocsin_align_gap;
 
 /* What is not compared as a result of training, but decides what follows: a generator of random

@@ -374,12 +374,22 @@ static tocsin_status compare_pair(run_aligner *aligner, const side *a, const sid
     return status;
 }
 
-static bool say_alone(run_aligner *aligner, const side *one, const char *run)
+static bool say_alone(run_aligner *aligner, const side *one, bool in_a)
 {
-    const char *name = strrchr(one->path, '/');
+    const char *name = strrchr(one->path, '/'), *run = in_a ? "A" : "B";
     name = name ? name + 1 : one->path;
-    return one->rank >= 0 ? not_cover(aligner, "rank %" PRId64 " is in run %s only", one->rank, run)
-                          : not_cover(aligner, "process %s is in run %s only", name, run);
+    if (one->rank < 0)
+        return not_cover(aligner, "process %s is in run %s only", name, run);
+    tocsin_align_gap gap = {.in_a = in_a,
+                            .rank = one->rank,
+                            .step = 1,
+                            .count = 1,
+                            .name = "",
+                            .attribute = "",
+                            .operation = "",
+                            .reason = tocsin_gap_text(TOCSIN_GAP_EXTRA_RANK)};
+    return (aligner->gaps.count == TOCSIN_ALIGN_GAPS_MAX || TOCSIN_VEC_PUSH(&aligner->gaps, gap)) &&
+           not_cover(aligner, "rank %" PRId64 " is in run %s only", one->rank, run);
 }
 
 /* Both lists ascend by rank; those of one rank are matched in order. */
@@ -395,9 +405,9 @@ static tocsin_status compare_processes(run_aligner *aligner, const sides *a, con
         if (order == 0)
             TOCSIN_TRY(compare_pair(aligner, &a->items[i++], &b->items[j++]));
         else if (order < 0)
-            ok = say_alone(aligner, &a->items[i++], "A");
+            ok = say_alone(aligner, &a->items[i++], true);
         else
-            ok = say_alone(aligner, &b->items[j++], "B");
+            ok = say_alone(aligner, &b->items[j++], false);
         if (!ok)
             return tocsin_error_memory(aligner->error);
     }

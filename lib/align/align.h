@@ -4,9 +4,11 @@
  *   baseline.c  what of their values is compared
  *   visit.c     each row of a pairing shown to who follows the comparison
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
- *   parting.c   two processes step by step: what is equal, and the first point where something
- * differs frontier.c  which ranks parted by themselves, and which by what they received align.c
- * processes of two runs matched by rank; the result
+ *   parting.c   two processes step by step: what is equal, and the first point that differs;
+ *               of it cause.c says whether the difference arose there, gap.c why a boundary has no
+ *               partner, identity.c what a boundary is called
+ *   frontier.c  which ranks parted by themselves, and which by what they received
+ *   align.c     processes of two runs matched by rank; the result
  *
  * Data flows in this order. All names of both runs are in one table, so that equal texts have equal
  * ids.
@@ -188,6 +190,18 @@ typedef struct tocsin_parting {
     uint64_t events;
 } tocsin_parting;
 
+/* The comparison while it goes on: what its parts share. */
+typedef struct tocsin_comparison {
+    tocsin_boundary_reader *a, *b;
+    tocsin_intern *names;
+    tocsin_arena *arena;
+    const tocsin_align_options *options;
+    size_t process; /* number of this pair */
+    tocsin_parting *parting;
+    int64_t step;
+    tocsin_error *error;
+} tocsin_comparison;
+
 /* Read both and compare. Texts of what is found live in `arena`; `process`: the number of this
  * pair. Errors: E_LIMIT, E_MEMORY, those of reading, and the visitor's. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
@@ -196,6 +210,13 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trac
                                                     size_t process, tocsin_parting *parting,
                                                     tocsin_error *error);
 void tocsin_parting_free(tocsin_parting *parting);
+
+/* ---- gap.c ----------------------------------------------------------------------------------- */
+
+/* A boundary that has no partner: item `at` of a, or of b. Alike ones are counted. false: out of
+ * memory. */
+TOCSIN_MUST_CHECK bool tocsin_gap_add(const tocsin_comparison *comparison,
+                                      const tocsin_paired_step *pair, uint32_t at, bool in_a);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */
 

@@ -13,18 +13,7 @@
 
 #define MEETINGS_MAX ((size_t)1 << 20)
 
-typedef struct process_comparison {
-    tocsin_boundary_reader *a, *b;
-    tocsin_intern *names;
-    tocsin_arena *arena;
-    const tocsin_align_options *options;
-    size_t process; /* number of this pair */
-    tocsin_parting *parting;
-    int64_t step;
-    tocsin_error *error;
-} process_comparison;
-
-static const char *text_of(const process_comparison *comparison, uint32_t text)
+static const char *text_of(const tocsin_comparison *comparison, uint32_t text)
 {
     const char *found = tocsin_intern_text(comparison->names, text, NULL);
     return found ? found : "";
@@ -48,7 +37,7 @@ static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_bo
     return TOCSIN_DIFFERENCE_VALUE;
 }
 
-static bool copy_text(const process_comparison *comparison, tocsin_boundary *boundary)
+static bool copy_text(const tocsin_comparison *comparison, tocsin_boundary *boundary)
 {
     if (!boundary->text)
         return true;
@@ -57,7 +46,7 @@ static bool copy_text(const process_comparison *comparison, tocsin_boundary *bou
 }
 
 /* The chain outlives its window. */
-static bool copy_chain(const process_comparison *comparison, tocsin_boundary *boundary)
+static bool copy_chain(const tocsin_comparison *comparison, tocsin_boundary *boundary)
 {
     const tocsin_call_chain **next = &boundary->chain;
     for (const tocsin_call_chain *from = boundary->chain; from; from = from->around) {
@@ -72,7 +61,7 @@ static bool copy_chain(const process_comparison *comparison, tocsin_boundary *bo
 }
 
 /* The id of an item of the first run; "": of none. NULL: out of memory. */
-static const char *keep_id(const process_comparison *comparison, const tocsin_paired_step *pair,
+static const char *keep_id(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
                            uint32_t at)
 {
     if (at == TOCSIN_ALIGN_NONE)
@@ -86,7 +75,7 @@ static const char *keep_id(const process_comparison *comparison, const tocsin_pa
     return kept;
 }
 
-static bool add_difference(const process_comparison *comparison, const tocsin_paired_step *pair,
+static bool add_difference(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
                            uint32_t at)
 {
     const tocsin_boundary *a = &pair->a->boundaries.items[at];
@@ -109,7 +98,7 @@ static bool is_condition(const tocsin_boundary *boundary)
     return boundary->generator || boundary->setting;
 }
 
-static const char *setting_text(const process_comparison *comparison,
+static const char *setting_text(const tocsin_comparison *comparison,
                                 const tocsin_boundary *boundary)
 {
     if (!boundary || !boundary->text)
@@ -118,7 +107,7 @@ static const char *setting_text(const process_comparison *comparison,
 }
 
 /* A condition that differs is said once. Either may be NULL: the run does not have it. */
-static bool add_condition(const process_comparison *comparison, const tocsin_boundary *a,
+static bool add_condition(const tocsin_comparison *comparison, const tocsin_boundary *a,
                           const tocsin_boundary *b)
 {
     tocsin_parting *parting = comparison->parting;
@@ -140,7 +129,7 @@ static bool add_condition(const process_comparison *comparison, const tocsin_bou
 
 /* ---- what does not repeat -------------------------------------------------------------------- */
 
-static tocsin_unstable_boundary map_key(const process_comparison *comparison,
+static tocsin_unstable_boundary map_key(const tocsin_comparison *comparison,
                                         const tocsin_boundary *boundary)
 {
     return (tocsin_unstable_boundary){.name = text_of(comparison, boundary->name),
@@ -151,7 +140,7 @@ static tocsin_unstable_boundary map_key(const process_comparison *comparison,
                                       .rank = tocsin_boundary_reader_rank(comparison->a)};
 }
 
-static bool count_unstable(const process_comparison *comparison, size_t index)
+static bool count_unstable(const tocsin_comparison *comparison, size_t index)
 {
     tocsin_parting *parting = comparison->parting;
     for (size_t u = 0; u < parting->unstable.count; ++u) {
@@ -168,7 +157,7 @@ static bool count_unstable(const process_comparison *comparison, size_t index)
 
 /* May this difference be a pivot? `index`: where the boundary stands among the unstable ones, else
  * SIZE_MAX. false: out of memory. */
-static bool find_unstable(const process_comparison *comparison, const tocsin_boundary *boundary,
+static bool find_unstable(const tocsin_comparison *comparison, const tocsin_boundary *boundary,
                           size_t *index)
 {
     *index = SIZE_MAX;
@@ -178,14 +167,14 @@ static bool find_unstable(const process_comparison *comparison, const tocsin_bou
     return tocsin_stability_find(comparison->options->unstable, &key, index);
 }
 
-static bool may_blame(const process_comparison *comparison, const tocsin_boundary *boundary)
+static bool may_blame(const tocsin_comparison *comparison, const tocsin_boundary *boundary)
 {
     size_t index;
     return find_unstable(comparison, boundary, &index) && index == SIZE_MAX;
 }
 
 /* A compared pair that is unlike: *blamed, or known not to repeat. false: out of memory. */
-static bool note_difference(const process_comparison *comparison, const tocsin_boundary *boundary,
+static bool note_difference(const tocsin_comparison *comparison, const tocsin_boundary *boundary,
                             bool *blamed)
 {
     size_t index;
@@ -202,7 +191,7 @@ static bool note_difference(const process_comparison *comparison, const tocsin_b
 }
 
 /* All differing pairs of the point of the first one, gradients backwards. */
-static bool add_point(const process_comparison *comparison, const tocsin_paired_step *pair,
+static bool add_point(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
                       uint32_t first)
 {
     const tocsin_boundary_stream *a = pair->a;
@@ -227,59 +216,24 @@ static bool add_point(const process_comparison *comparison, const tocsin_paired_
     return true;
 }
 
-/* ---- gaps ------------------------------------------------------------------------------------ */
-
-static bool has_symbol(const tocsin_boundary_stream *stream, uint32_t symbol)
-{
-    for (size_t k = 0; k < stream->items.count; ++k) {
-        if (stream->items.items[k].symbol == symbol)
-            return true;
-    }
-    return false;
-}
-
-/* A boundary that only one run has; alike ones are counted. */
-static bool add_gap(const process_comparison *comparison, const tocsin_boundary_stream *of,
-                    const tocsin_boundary_stream *other, size_t at, bool in_a)
-{
-    tocsin_parting *parting = comparison->parting;
-    uint32_t symbol = of->items.items[at].symbol;
-    for (size_t g = 0; g < parting->gaps.count; ++g) {
-        if (parting->gaps.items[g].symbol == symbol && parting->gaps.items[g].gap.in_a == in_a) {
-            ++parting->gaps.items[g].gap.count;
-            return true;
-        }
-    }
-    if (parting->gaps.count == TOCSIN_ALIGN_GAPS_MAX)
-        return true;
-    const tocsin_boundary *boundary = &of->boundaries.items[at];
-    tocsin_gap_found found = {
-        .symbol = symbol,
-        .gap = {.in_a = in_a,
-                .step = comparison->step,
-                .count = 1,
-                .name = text_of(comparison, boundary->name),
-                .attribute = text_of(comparison, boundary->attribute),
-                .operation = text_of(comparison, boundary->operation),
-                .reason = has_symbol(other, symbol) ? "repeated" : "only-there"}};
-    return TOCSIN_VEC_PUSH(&parting->gaps, found);
-}
+/* ---- boundaries of one run only ---------------------------------------------------------------
+ */
 
 /* A boundary without a partner. */
-static bool add_alone(const process_comparison *comparison, const tocsin_boundary_stream *of,
-                      const tocsin_boundary_stream *other, size_t at, bool in_a)
+static bool add_alone(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
+                      uint32_t at, bool in_a)
 {
-    const tocsin_boundary *boundary = &of->boundaries.items[at];
+    const tocsin_boundary *boundary = &(in_a ? pair->a : pair->b)->boundaries.items[at];
     if (is_condition(boundary))
         return boundary->generator ||
                add_condition(comparison, in_a ? boundary : NULL, in_a ? NULL : boundary);
     ++*(in_a ? &comparison->parting->rank.only_a : &comparison->parting->rank.only_b);
-    return add_gap(comparison, of, other, at, in_a);
+    return tocsin_gap_add(comparison, pair, at, in_a);
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-static tocsin_status tally(const process_comparison *comparison, const tocsin_paired_step *pair,
+static tocsin_status tally(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
                            uint32_t *first)
 {
     const tocsin_boundary_stream *a = pair->a, *b = pair->b;
@@ -290,11 +244,11 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_pa
     for (uint32_t i = 0; ok && i <= a->items.count; ++i) {
         uint32_t j = i < a->items.count ? pair->partner[i] : (uint32_t)b->items.count;
         if (j == TOCSIN_ALIGN_NONE) {
-            ok = add_alone(comparison, a, b, i, true);
+            ok = add_alone(comparison, pair, i, true);
             continue;
         }
         for (; ok && next < j; ++next) {
-            ok = add_alone(comparison, b, a, next, false);
+            ok = add_alone(comparison, pair, next, false);
         }
         next = j + 1;
         if (i == a->items.count)
@@ -309,6 +263,7 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_pa
         rank->compared += same || differs;
         rank->unknown += state == TOCSIN_PAIR_UNKNOWN;
         rank->equal += same;
+        rank->renamed += same && a->items.items[i].symbol != b->items.items[j].symbol;
         bool blamed = false;
         if (differs)
             ok = note_difference(comparison, &a->boundaries.items[i], &blamed);
@@ -321,7 +276,7 @@ static tocsin_status tally(const process_comparison *comparison, const tocsin_pa
 }
 
 /* Meetings up to where this process parts: `first` of `thread`; NONE: it did not in this step. */
-static bool follow_meetings(const process_comparison *comparison, size_t thread, uint32_t first)
+static bool follow_meetings(const tocsin_comparison *comparison, size_t thread, uint32_t first)
 {
     tocsin_parting *parting = comparison->parting;
     const tocsin_meetings *meetings = tocsin_boundary_reader_meetings(comparison->a);
@@ -353,7 +308,7 @@ static const tocsin_boundary_stream *stream_of(const tocsin_boundary_reader *rea
 }
 
 /* Compare one thread's step; *first: the first item of a that differs, or NONE. */
-static tocsin_status compare_thread(const process_comparison *comparison, size_t thread, bool look,
+static tocsin_status compare_thread(const tocsin_comparison *comparison, size_t thread, bool look,
                                     uint32_t *first)
 {
     const tocsin_boundary_stream *a = stream_of(comparison->a, thread);
@@ -386,7 +341,7 @@ static tocsin_status compare_thread(const process_comparison *comparison, size_t
     return status;
 }
 
-static tocsin_status compare_step(process_comparison *comparison)
+static tocsin_status compare_step(tocsin_comparison *comparison)
 {
     tocsin_parting *parting = comparison->parting;
     bool look = parting->rank.diverged_step == 0;
@@ -411,7 +366,7 @@ static tocsin_status compare_step(process_comparison *comparison)
     return TOCSIN_OK;
 }
 
-static tocsin_status compare_all(process_comparison *comparison)
+static tocsin_status compare_all(tocsin_comparison *comparison)
 {
     tocsin_align_rank *rank = &comparison->parting->rank;
     for (;; ++comparison->step) {
@@ -432,13 +387,13 @@ tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_inter
                                   size_t process, tocsin_parting *parting, tocsin_error *error)
 {
     *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
-    process_comparison comparison = {.names = names,
-                                     .arena = arena,
-                                     .options = options,
-                                     .process = process,
-                                     .parting = parting,
-                                     .step = 1,
-                                     .error = error};
+    tocsin_comparison comparison = {.names = names,
+                                    .arena = arena,
+                                    .options = options,
+                                    .process = process,
+                                    .parting = parting,
+                                    .step = 1,
+                                    .error = error};
     tocsin_status status = tocsin_boundary_reader_new(a, names, options, &comparison.a, error);
     if (status == TOCSIN_OK)
         status = tocsin_boundary_reader_new(b, names, options, &comparison.b, error);

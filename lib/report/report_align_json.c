@@ -129,6 +129,7 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
         write_count(json, "compared", rank->compared);
         write_count(json, "equal", rank->equal);
         write_count(json, "unknown", rank->unknown);
+        write_count(json, "renamed", rank->renamed);
         write_count(json, "only_a", rank->only_a);
         write_count(json, "only_b", rank->only_b);
         write_count(json, "steps_a", rank->steps_a);

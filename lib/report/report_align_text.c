@@ -154,6 +154,8 @@ static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
             tocsin_string_printf(
                 out, ", the first %" PRIu64 " of them in a row; parted in step %" PRId64,
                 rank->prefix, rank->diverged_step);
+        if (rank->renamed)
+            tocsin_string_printf(out, "; %" PRIu64 " under other names", rank->renamed);
         if (rank->only_a || rank->only_b)
             tocsin_string_printf(out, "; %" PRIu64 " in A only, %" PRIu64 " in B only",
                                  rank->only_a, rank->only_b);
@@ -194,6 +196,10 @@ static void append_gaps(tocsin_string *out, const tocsin_alignment_view *view)
             return;
         }
         tocsin_string_printf(out, "  %s: ", gap->in_a ? "A" : "B");
+        if (gap->operation[0] == '\0') { /* a whole rank */
+            tocsin_string_printf(out, "rank %" PRId64 " (%s)\n", gap->rank, gap->reason);
+            continue;
+        }
         tocsin_report_append_visible(out, gap->name);
         tocsin_string_append_char(out, ' ');
         tocsin_report_append_visible(out, gap->attribute);
