@@ -14,6 +14,7 @@ typedef struct align_options {
     tocsin_align_options library;
     const char *unstable;
     const char *perfetto; /* file, or NULL */
+    const char *map;      /* file or name, or NULL */
 } align_options;
 
 /* The library's options by what was typed. */
@@ -38,11 +39,15 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     tocsin_error error;
     int exit_code;
     tocsin_perfetto *perfetto = NULL;
+    tocsin_name_map *map = NULL;
     tocsin_status status = tocsin_run_open(path_a, false, &a, &error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(path_b, false, &b, &error);
     if (status == TOCSIN_OK && options->unstable)
         status = tocsin_stability_read(options->unstable, &by.unstable, &error);
+    if (status == TOCSIN_OK && options->map)
+        status = tocsin_name_map_load(options->map, &map, &error);
+    by.map = map;
     if (status == TOCSIN_OK && options->perfetto) {
         status = tocsin_perfetto_open(options->perfetto, path_a, path_b, &perfetto, &error);
         by.visit = tocsin_perfetto_visit;
@@ -63,6 +68,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     else
         exit_code = cli_fail(&error);
     tocsin_perfetto_free(perfetto);
+    tocsin_name_map_free(map);
     tocsin_align_result_free(result);
     tocsin_stability_free(by.unstable);
     if (a)
@@ -89,6 +95,8 @@ int cmd_align(int argc, char **argv)
          &align_by.unstable},
         {"perfetto", 0, CLI_TEXT, "FILE", "also both runs side by side, for ui.perfetto.dev",
          &align_by.perfetto},
+        {"map", 0, CLI_TEXT, "MAP", "names of two frameworks: a file, megatron-hf, ...",
+         &align_by.map},
     };
     const cli_usage usage = {
         .command = "align",

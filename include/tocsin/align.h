@@ -12,6 +12,7 @@
 #ifndef TOCSIN_ALIGN_H
 #define TOCSIN_ALIGN_H
 
+#include <tocsin/name_map.h>
 #include <tocsin/stability.h>
 #include <tocsin/tensor.h>
 #include <tocsin/trace.h>
@@ -68,6 +69,9 @@ typedef struct tocsin_align_side {
     const char *site;  /* "train.py:26 (step)": the innermost call of the user's code; or "" */
     tocsin_digest digest;
     tocsin_statistics statistics; /* of a digested tensor; else zero */
+    const char *name; /* what this run calls it, where a map gave it the other's name; else "" */
+    const int64_t *index; /* where the element lies in a part of this name; NULL: as in the pivot */
+    uint32_t ndim;
 } tocsin_align_side;
 
 /* A boundary at which the runs part. Texts are the result's and never NULL. */
@@ -229,8 +233,9 @@ typedef struct tocsin_align_options {
     tocsin_stability *learn;    /* the runs are repeats: add what differs; or NULL */
     const char *const *notes;   /* what the caller knows not to be covered */
     size_t note_count;
-    tocsin_align_visit *visit; /* shown every row; NULL: nobody is */
-    void *context;             /* the visitor's */
+    tocsin_align_visit *visit;  /* shown every row; NULL: nobody is */
+    void *context;              /* the visitor's */
+    const tocsin_name_map *map; /* between the names of two frameworks, or NULL */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

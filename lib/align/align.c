@@ -8,6 +8,7 @@
  * Memory: one step of two processes, the names of both runs, and the result, which is one arena.
  */
 #include "align/align.h"
+#include "align/mapping.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -37,7 +38,8 @@ typedef struct run_aligner {
     TOCSIN_VEC(const char *) not_covered;
     TOCSIN_VEC(tocsin_align_unstable) unstable;
     tocsin_align_options options;
-    bool starved; /* a text of the result could not be kept */
+    tocsin_mapping *mapping; /* NULL: names are as they are */
+    bool starved;            /* a text of the result could not be kept */
     tocsin_error *error;
 } run_aligner;
 
@@ -256,6 +258,10 @@ static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
                                 .a = side_of(aligner, &found->a),
                                 .b = side_of(aligner, &found->b)};
     locate(aligner, found, &pivot);
+    tocsin_arena *arena = &aligner->result->arena;
+    if (!tocsin_align_own_place(arena, &aligner->names, &found->a, &pivot, &pivot.a) ||
+        !tocsin_align_own_place(arena, &aligner->names, &found->b, &pivot, &pivot.b))
+        return false;
     stack_of(aligner, &found->a, &pivot);
     return TOCSIN_VEC_PUSH(&aligner->pivots, pivot);
 }
@@ -364,9 +370,9 @@ static tocsin_status list_sides(const tocsin_run *run, sides *list, tocsin_error
 static tocsin_status compare_pair(run_aligner *aligner, const side *a, const side *b)
 {
     tocsin_parting parting;
-    tocsin_status status =
-        tocsin_parting_find(a->trace, b->trace, &aligner->names, &aligner->result->arena,
-                            &aligner->options, aligner->partings.count, &parting, aligner->error);
+    tocsin_status status = tocsin_parting_find(
+        a->trace, b->trace, &aligner->names, &aligner->result->arena, &aligner->options,
+        aligner->mapping, aligner->partings.count, &parting, aligner->error);
     if (status == TOCSIN_OK && !TOCSIN_VEC_PUSH(&aligner->partings, parting))
         status = tocsin_error_memory(aligner->error);
     if (status != TOCSIN_OK)
@@ -455,6 +461,27 @@ static bool say_limits(run_aligner *aligner)
                               "boundaries");
 }
 
+/* What the map could not make comparable. */
+static bool say_mapping(run_aligner *aligner)
+{
+    const tocsin_name_map *map = aligner->options.map;
+    for (size_t r = 0; map && r < tocsin_name_map_rule_count(map); ++r) {
+        const tocsin_map_rule *rule = tocsin_name_map_rule(map, r);
+        tocsin_map_use use = tocsin_mapping_use(aligner->mapping, r);
+        if (use.layout > 0 &&
+            !not_cover(aligner, "%s and %s: incomparable: %s, %" PRIu64 " times", rule->a,
+                       rule->b[0], tocsin_map_layout_text(rule->layout), use.layout))
+            return false;
+        if (use.incomplete > 0 &&
+            !not_cover(aligner,
+                       "%s and %s: incomparable: a part is missing or not digested, %" PRIu64
+                       " times",
+                       rule->a, rule->b[0], use.incomplete))
+            return false;
+    }
+    return true;
+}
+
 static tocsin_status collect(run_aligner *aligner)
 {
     tocsin_align_result *shown = &aligner->result->shown;
@@ -479,7 +506,7 @@ static tocsin_status collect(run_aligner *aligner)
         ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting) &&
              add_unstable(aligner, parting);
     }
-    if (!ok || !say_limits(aligner) || aligner->starved)
+    if (!ok || !say_mapping(aligner) || !say_limits(aligner) || aligner->starved)
         return tocsin_error_memory(aligner->error);
     shown->verdict = diverged                      ? TOCSIN_ALIGN_DIVERGED
                      : compared == 0               ? TOCSIN_ALIGN_INCOMPARABLE
@@ -560,7 +587,12 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
         aligner.options = *options;
     if (aligner.options.learn)
         tocsin_stability_begin(aligner.options.learn);
-    tocsin_status status = align_runs(&aligner, a, b);
+    tocsin_status status = aligner.options.map
+                               ? tocsin_mapping_new(aligner.options.map, &aligner.names,
+                                                    &aligner.options, &aligner.mapping, error)
+                               : TOCSIN_OK;
+    if (status == TOCSIN_OK)
+        status = align_runs(&aligner, a, b);
     for (size_t p = 0; p < aligner.partings.count; ++p)
         tocsin_parting_free(&aligner.partings.items[p]);
     TOCSIN_VEC_FREE(&aligner.partings);
@@ -569,6 +601,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.conditions);
     TOCSIN_VEC_FREE(&aligner.unstable);
     TOCSIN_VEC_FREE(&aligner.not_covered);
+    tocsin_mapping_free(aligner.mapping);
     tocsin_intern_free(&aligner.names);
     if (status == TOCSIN_OK)
         *result = &aligner.result->shown;

@@ -2,6 +2,7 @@
  *
  *   boundary.c  events of one process -> the boundaries of one step, by thread
  *   baseline.c  what of their values is compared
+ *   mapping.c   boundaries by a map of names between two frameworks (mapping.h, name_map.c)
  *   visit.c     each row of a pairing shown to who follows the comparison
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
  *   parting.c   two processes step by step: what is equal, and the first point that differs;
@@ -35,6 +36,12 @@ typedef struct tocsin_call_chain {
     const struct tocsin_call_chain *around; /* NULL: none */
 } tocsin_call_chain;
 
+/* One of the tensors that were put together to a boundary by a map of names. */
+typedef struct tocsin_boundary_part {
+    uint32_t name;
+    int64_t begin; /* its first row in the whole */
+} tocsin_boundary_part;
+
 typedef struct tocsin_boundary {
     uint32_t name, attribute, operation, phase; /* texts */
     uint32_t shape;                             /* sizes, as bytes */
@@ -50,6 +57,9 @@ typedef struct tocsin_boundary {
     bool generator, setting; /* they matter only by what follows from them */
     tocsin_digest digest;
     tocsin_statistics statistics;
+    uint32_t own; /* text: what this run calls it, if a map gave it another name; else 0 */
+    const tocsin_boundary_part *parts; /* of one put together by a map; else NULL */
+    uint32_t part_count;
 } tocsin_boundary;
 
 typedef struct tocsin_boundary_stream { /* of one thread in one step */
@@ -67,6 +77,7 @@ typedef struct tocsin_meeting {
 typedef TOCSIN_VEC(tocsin_meeting) tocsin_meetings;
 
 typedef struct tocsin_boundary_reader tocsin_boundary_reader;
+typedef struct tocsin_mapping tocsin_mapping; /* mapping.h */
 
 /* Reads the events of `trace`; all are borrowed. Errors: E_MEMORY. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_boundary_reader_new(tocsin_trace *trace,
@@ -88,6 +99,14 @@ const tocsin_meetings *tocsin_boundary_reader_meetings(const tocsin_boundary_rea
 bool tocsin_boundary_reader_complete(const tocsin_boundary_reader *reader);
 uint64_t tocsin_boundary_reader_events(const tocsin_boundary_reader *reader);
 int64_t tocsin_boundary_reader_rank(const tocsin_boundary_reader *reader); /* -1: none so far */
+
+/* What a boundary is: the id of its name, role, call, phase and moment. 0: out of memory. */
+uint32_t tocsin_boundary_symbol(const tocsin_boundary *boundary, tocsin_intern *names);
+/* The item of a boundary: value and form; the symbol is the caller's. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_boundary_make_item(const tocsin_boundary *boundary,
+                                                 const tocsin_align_options *options,
+                                                 tocsin_intern *names, uint32_t symbol,
+                                                 tocsin_align_item *item);
 
 /* ---- baseline.c ---------------------------------------------------------------------------- */
 
@@ -196,19 +215,21 @@ typedef struct tocsin_comparison {
     tocsin_intern *names;
     tocsin_arena *arena;
     const tocsin_align_options *options;
-    size_t process; /* number of this pair */
+    tocsin_mapping *mapping; /* NULL: names are as they are */
+    size_t process;          /* number of this pair */
     tocsin_parting *parting;
     int64_t step;
     tocsin_error *error;
 } tocsin_comparison;
 
-/* Read both and compare. Texts of what is found live in `arena`; `process`: the number of this
- * pair. Errors: E_LIMIT, E_MEMORY, those of reading, and the visitor's. */
+/* Read both and compare. Texts of what is found live in `arena`; `mapping`: between the
+ * names of both, or NULL; `process`: the number of this pair. Errors: E_LIMIT, E_MEMORY, those of
+ * reading, and the visitor's. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
                                                     tocsin_intern *names, tocsin_arena *arena,
                                                     const tocsin_align_options *options,
-                                                    size_t process, tocsin_parting *parting,
-                                                    tocsin_error *error);
+                                                    tocsin_mapping *mapping, size_t process,
+                                                    tocsin_parting *parting, tocsin_error *error);
 void tocsin_parting_free(tocsin_parting *parting);
 
 /* ---- gap.c ----------------------------------------------------------------------------------- */
@@ -217,6 +238,14 @@ void tocsin_parting_free(tocsin_parting *parting);
  * memory. */
 TOCSIN_MUST_CHECK bool tocsin_gap_add(const tocsin_comparison *comparison,
                                       const tocsin_paired_step *pair, uint32_t at, bool in_a);
+
+/* ---- own_name.c ---------------------------------------------------------------------------- */
+
+/* Fill in `name`, `index` and `ndim` of a side. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_align_own_place(tocsin_arena *arena, const tocsin_intern *names,
+                                              const tocsin_boundary *boundary,
+                                              const tocsin_align_pivot *pivot,
+                                              tocsin_align_side *side);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */
 

@@ -315,18 +315,31 @@ static uint64_t value_of(const tocsin_align_options *options, const tocsin_bound
     return hash ? hash : 1;
 }
 
-static bool add_boundary(tocsin_boundary_reader *reader, boundary_thread *thread,
-                         tocsin_boundary boundary, uint8_t moment)
+uint32_t tocsin_boundary_symbol(const tocsin_boundary *boundary, tocsin_intern *names)
 {
-    uint32_t what[] = {boundary.name, boundary.attribute, boundary.operation, boundary.phase,
-                       moment};
-    uint32_t form[] = {boundary.shape, boundary.dtype, boundary.ndim, boundary.attribute};
-    tocsin_align_item item = {.value = value_of(reader->options, &boundary)};
-    item.symbol = tocsin_intern_put(reader->names, what, sizeof what);
-    item.form = boundary.dtype == TOCSIN_DTYPE_NONE /* no tensor: nothing else can be it */
-                    ? item.symbol
-                    : tocsin_intern_put(reader->names, form, sizeof form);
-    return boundary.name && boundary.attribute && boundary.operation && item.symbol && item.form &&
+    uint32_t what[] = {boundary->name, boundary->attribute, boundary->operation, boundary->phase,
+                       (uint32_t)boundary->point & 3};
+    return tocsin_intern_put(names, what, sizeof what);
+}
+
+bool tocsin_boundary_make_item(const tocsin_boundary *boundary, const tocsin_align_options *options,
+                               tocsin_intern *names, uint32_t symbol, tocsin_align_item *item)
+{
+    uint32_t form[] = {boundary->shape, boundary->dtype, boundary->ndim, boundary->attribute};
+    *item = (tocsin_align_item){.value = value_of(options, boundary), .symbol = symbol};
+    item->form = boundary->dtype == TOCSIN_DTYPE_NONE /* no tensor: nothing else can be it */
+                     ? symbol
+                     : tocsin_intern_put(names, form, sizeof form);
+    return item->symbol && item->form;
+}
+
+static bool add_boundary(tocsin_boundary_reader *reader, boundary_thread *thread,
+                         tocsin_boundary boundary)
+{
+    tocsin_align_item item;
+    uint32_t symbol = tocsin_boundary_symbol(&boundary, reader->names);
+    return boundary.name && boundary.attribute && boundary.operation &&
+           tocsin_boundary_make_item(&boundary, reader->options, reader->names, symbol, &item) &&
            TOCSIN_VEC_PUSH(&thread->stream.items, item) &&
            TOCSIN_VEC_PUSH(&thread->stream.boundaries, boundary);
 }
@@ -408,7 +421,7 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
         boundary.statistics = state->statistics;
     }
     boundary.text = put_values(reader, event, &ok);
-    return ok && add_boundary(reader, thread, boundary, state->moment);
+    return ok && add_boundary(reader, thread, boundary);
 }
 
 /* Elements of losses and norms: numbers that a call returned. */
@@ -430,7 +443,7 @@ static bool add_returned(tocsin_boundary_reader *reader, boundary_thread *thread
         boundary.name = cached(reader, &reader->functions, event->function, make_function);
         boundary.attribute = put_text(reader, "return");
         boundary.present = true;
-        if (!ok || !add_boundary(reader, thread, boundary, TOCSIN_MOMENT_EXIT))
+        if (!ok || !add_boundary(reader, thread, boundary))
             return false;
     }
     return true;

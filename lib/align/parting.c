@@ -8,6 +8,7 @@
  * Cost: that of reading and pairing; memory is that of one step of both runs.
  */
 #include "align/align.h"
+#include "align/mapping.h"
 
 #include <assert.h>
 
@@ -39,6 +40,14 @@ static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_bo
 
 static bool copy_text(const tocsin_comparison *comparison, tocsin_boundary *boundary)
 {
+    if (boundary->part_count > 0) {
+        tocsin_boundary_part *parts =
+            TOCSIN_ARENA_ARRAY(comparison->arena, tocsin_boundary_part, boundary->part_count);
+        if (!parts)
+            return false;
+        memcpy(parts, boundary->parts, boundary->part_count * sizeof *parts);
+        boundary->parts = parts;
+    }
     if (!boundary->text)
         return true;
     boundary->text = tocsin_arena_copy(comparison->arena, boundary->text, strlen(boundary->text));
@@ -313,6 +322,8 @@ static tocsin_status compare_thread(const tocsin_comparison *comparison, size_t 
 {
     const tocsin_boundary_stream *a = stream_of(comparison->a, thread);
     const tocsin_boundary_stream *b = stream_of(comparison->b, thread);
+    if (comparison->mapping)
+        TOCSIN_TRY(tocsin_mapping_apply(comparison->mapping, a, b, &a, &b, comparison->error));
     tocsin_pairing pairing;
     TOCSIN_TRY(
         tocsin_pairing_find((tocsin_align_sequence){a->items.items, (uint32_t)a->items.count},
@@ -337,6 +348,8 @@ static tocsin_status compare_thread(const tocsin_comparison *comparison, size_t 
         status = tocsin_error_memory(comparison->error);
     if (!pairing.optimal)
         comparison->parting->rank.optimal = false;
+    if (comparison->mapping && *first != TOCSIN_ALIGN_NONE)
+        *first = tocsin_mapping_origin(comparison->mapping, *first);
     tocsin_free(pairing.partner);
     return status;
 }
@@ -384,12 +397,14 @@ static tocsin_status compare_all(tocsin_comparison *comparison)
 
 tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_intern *names,
                                   tocsin_arena *arena, const tocsin_align_options *options,
-                                  size_t process, tocsin_parting *parting, tocsin_error *error)
+                                  tocsin_mapping *mapping, size_t process, tocsin_parting *parting,
+                                  tocsin_error *error)
 {
     *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
     tocsin_comparison comparison = {.names = names,
                                     .arena = arena,
                                     .options = options,
+                                    .mapping = mapping,
                                     .process = process,
                                     .parting = parting,
                                     .step = 1,

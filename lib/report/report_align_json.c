@@ -70,6 +70,16 @@ static void write_side(tocsin_json *json, const char *key, const tocsin_align_si
     write_count(json, "inf", side->statistics.inf_count);
     tocsin_json_key(json, "absmax");
     tocsin_json_real(json, side->statistics.absmax);
+    write_text(json, "fqn", side->name[0] ? side->name : NULL);
+    tocsin_json_key(json, "index");
+    if (side->index)
+        tocsin_json_begin_array(json);
+    else
+        tocsin_json_null(json);
+    for (uint32_t axis = 0; side->index && axis < side->ndim; ++axis)
+        tocsin_json_integer(json, side->index[axis]);
+    if (side->index)
+        tocsin_json_end_array(json);
     tocsin_json_end_object(json);
 }
 

@@ -41,6 +41,13 @@ static void append_side(tocsin_string *out, const char *name, const tocsin_align
     if (side->statistics.nan_count || side->statistics.inf_count)
         tocsin_string_printf(out, "  %" PRIu64 " NaN, %" PRIu64 " Inf", side->statistics.nan_count,
                              side->statistics.inf_count);
+    if (side->name[0]) {
+        tocsin_string_append_text(out, "  as ");
+        tocsin_report_append_visible(out, side->name);
+    }
+    for (uint32_t axis = 0; axis < side->ndim; ++axis)
+        tocsin_string_printf(out, "%s%" PRId64 "%s", axis ? "," : "[", side->index[axis],
+                             axis + 1 == side->ndim ? "]" : "");
     if (side->site[0]) {
         tocsin_string_append_text(out, "  at ");
         tocsin_report_append_visible(out, side->site);

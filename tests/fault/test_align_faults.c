@@ -24,6 +24,7 @@ typedef struct pair_of_runs {
     uint64_t cells_max;
     tocsin_stability *learn, *unstable;
     tocsin_perfetto *perfetto; /* follows, or NULL */
+    const tocsin_name_map *map;
 } pair_of_runs;
 
 static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
@@ -37,6 +38,7 @@ static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **resul
     *result = NULL;
     options.visit = pair->perfetto ? tocsin_perfetto_visit : NULL;
     options.context = pair->perfetto;
+    options.map = pair->map;
     tocsin_status status = tocsin_run_open(pair->a.directory, false, &a, error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(pair->b.directory, false, &b, error);
@@ -200,14 +202,45 @@ static void test_trace_faults(void **state)
     scratch_free(&pair.b);
 }
 
+static tocsin_status map_once(void *context, tocsin_error *error)
+{
+    pair_of_runs pair = *(const pair_of_runs *)context;
+    char path[SCRATCH_PATH_BYTES];
+    tocsin_align_result *result = NULL;
+    tocsin_name_map *map;
+    snprintf(path, sizeof path, "%s/map", pair.a.directory);
+    TOCSIN_TRY(tocsin_name_map_load(path, &map, error));
+    pair.map = map;
+    tocsin_status status = align(&pair, &result, error);
+    tocsin_align_result_free(result);
+    tocsin_name_map_free(map);
+    return status;
+}
+
+static void test_map_faults(void **state)
+{
+    (void)state;
+    static const char map[] = "{\"format\":\"tocsin-map\",\"version\":1}\n"
+                              "{\"a\":\"whole\",\"b\":[\"input\",\"lr\",\"data\"]}\n"
+                              "{\"a\":\"turned\",\"b\":\"grad\",\"layout\":\"transposed\"}\n"
+                              "{\"a\":\"x.{x*}\",\"b\":\"{x*}\"}\n";
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    char path[SCRATCH_PATH_BYTES];
+    write_run(&pair.a, 8, 120);
+    write_run(&pair.b, 9, 120);
+    snprintf(path, sizeof path, "%s/map", pair.a.directory);
+    scratch_write(path, map, strlen(map));
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, map_once, &pair) > 50);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_runs),
-        cmocka_unit_test(test_unlike_runs),
-        cmocka_unit_test(test_unstable),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_trace_faults),
+        cmocka_unit_test(test_equal_runs),   cmocka_unit_test(test_unlike_runs),
+        cmocka_unit_test(test_unstable),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_trace_faults), cmocka_unit_test(test_map_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

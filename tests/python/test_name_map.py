@@ -1,0 +1,109 @@
+"""`tocsin align --map`: one training in two stacks, fused with Megatron's names and split with
+Hugging Face's. What one run has in one tensor and the other in three is compared bit by bit."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+PROGRAM = HERE / "map_program.py"
+SHIPPED = HERE.parent.parent / "lib/align/maps/megatron-hf.jsonl"
+TOCSIN = os.environ["TOCSIN"]
+RUNS = [("fused", "none"), *(("split", change) for change in ("none", "k", "norm", "alone"))]
+QKV = "decoder.layers.0.self_attention.linear_qkv.weight"
+
+
+def record(folder, stack, change):
+    command = [TOCSIN, "record", "-q", "-o", folder / f"{stack}-{change}", "--"]
+    command += [sys.executable, PROGRAM, stack, change]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Recordings, and the shipped map for one group of queries: there q, k, v are joined."""
+    folder = tmp_path_factory.mktemp("maps")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda run: record(folder, *run), RUNS))
+    rules = [json.loads(line) for line in SHIPPED.read_text().splitlines()]
+    for rule in rules:
+        rule.pop("layout", None)
+    (folder / "map").write_text("".join(json.dumps(rule) + "\n" for rule in rules))
+    return folder
+
+
+def align(runs, a, b, map=None):
+    command = [TOCSIN, "align", "--format", "json", "--map", map or runs / "map"]
+    done = subprocess.run(list(map_texts([*command, runs / a, runs / b])), capture_output=True,
+                          text=True)  # fmt: skip
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def map_texts(values):
+    return (str(value) for value in values)
+
+
+def test_the_same_in_two_stacks(runs):
+    """Weights, gradients and the optimizer's state, of fused and other layers, in each step."""
+    for pair in (("fused-none", "split-none"), ("split-none", "fused-none")):
+        status, report = align(runs, *pair)
+        assert (status, report["verdict"]) == (0, "IDENTICAL")
+        (rank,) = report["identical_prefix"]
+        assert rank["equal"] == rank["compared"] > 120
+        assert not any(".weight" in gap["fqn"] for gap in report["gaps"])
+        assert not any("incomparable" in text for text in report["not_covered"])
+
+
+def test_without_a_map(runs):
+    command = [TOCSIN, "align", "--format", "json", runs / "fused-none", runs / "split-none"]
+    done = subprocess.run(list(map_texts(command)), capture_output=True, text=True)
+    assert any(QKV in gap["fqn"] for gap in json.loads(done.stdout)["gaps"])
+
+
+def test_one_bit_of_a_part(runs):
+    """Named in both stacks, with its element in the coordinates of each."""
+    status, report = align(runs, "fused-none", "split-k")
+    assert status == 1
+    (pivot,) = report["pivots"]
+    assert (pivot["step"], pivot["fqn"], pivot["role"]) == (2, QKV, "grad")
+    (element,) = pivot["elements"]
+    assert element["index"] == [32 + 2, 5]
+    assert element["bits_set"] + element["bits_cleared"] == [19]
+    assert pivot["b"]["fqn"] == "model.layers.0.self_attn.k_proj.weight"
+    assert pivot["b"]["index"] == [2, 5]
+    assert pivot["a"]["fqn"] is None and pivot["a"]["index"] is None
+    _, turned = align(runs, "split-k", "fused-none")
+    assert turned["pivots"][0]["a"]["index"] == [2, 5]
+
+
+def test_another_name(runs):
+    _, report = align(runs, "fused-none", "split-norm")
+    pivot = report["pivots"][0]
+    assert (pivot["step"], pivot["fqn"]) == (3, "decoder.final_layernorm.weight")
+    assert pivot["b"]["fqn"] == "model.norm.weight" and pivot["elements"][0]["index"] == [4]
+
+
+def test_what_cannot_be_joined(runs):
+    """A part without a gradient, and a layout in which rows of the parts alternate."""
+    _, report = align(runs, "fused-none", "split-alone")
+    assert any("a part is missing or not digested" in text for text in report["not_covered"])
+    status, report = align(runs, "fused-none", "split-none", "megatron-hf")
+    assert status == 0 and any("interleaved" in text for text in report["not_covered"])
+    status, report = align(runs, "fused-none", "split-k", "megatron-hf")
+    assert all(pivot["fqn"] != QKV for pivot in report["pivots"])
+
+
+def test_bad_maps(runs, tmp_path):
+    (tmp_path / "bad").write_text('{"format":"tocsin-map","version":1}\n{"a":"x.{i}","b":"y"}\n')
+    for name, word in ((tmp_path / "bad", "bad:2: "), (tmp_path / "missing", "missing")):
+        command = [TOCSIN, "align", "--map", name, runs / "fused-none", runs / "split-none"]
+        done = subprocess.run(list(map_texts(command)), capture_output=True, text=True)
+        assert done.returncode == 2 and word in done.stderr
