@@ -1,5 +1,5 @@
 /* cmd_record.c - `tocsin record`: run a training script, unchanged, and record what it does. */
-#include "recording.h"
+#include "repeating.h"
 
 #include <assert.h>
 #include <sys/stat.h>
@@ -39,6 +39,7 @@ int cmd_record(int argc, char **argv)
     cli_texts modules = {0};
     static const char *const boundaries[] = {NULL, "trusted", "full", "drill"};
     unsigned mode = 0;
+    cli_repeat_options repeat = {.seed = UINT64_MAX}; /* not given */
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
          &recording_options.directory},
@@ -48,6 +49,10 @@ int cmd_record(int argc, char **argv)
          &recording_options.sample},
         {"mode", 0, CLI_CHOICE, "online|trusted|full|drill",
          "for align: what modules return (trusted), take, too (full), or functions (drill)", &mode},
+        {"repeat", 0, CLI_COUNT, "N", "run it N times, and write down what does not repeat",
+         &repeat.count},
+        {"jitter", 0, CLI_COUNT, "SEED", "with --repeat: vary threads, CPUs and timing",
+         &repeat.seed},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
     };
@@ -71,6 +76,16 @@ int cmd_record(int argc, char **argv)
     }
     recording_options.modules = &modules;
     recording_options.boundaries = boundaries[mode];
+
+    repeat.jitter = repeat.seed != UINT64_MAX;
+    if (repeat.count > 0) {
+        return cli_repeat(&recording_options, &repeat, command.items);
+    }
+    if (repeat.jitter) {
+        cli_error("--jitter is for --repeat");
+        cli_hint("tocsin record --repeat 4 --jitter 1 -- COMMAND");
+        return CLI_INPUT;
+    }
 
     static cli_recording recording;
     exit_code = cli_recording_prepare(&recording, &recording_options, command.items);

@@ -106,9 +106,13 @@ static void watched_signals(sigset_t *set)
 /* In the child: never returns; a failure to execute is reported through the pipe. */
 static _Noreturn void become(const cli_launch *job, char *const *command,
                              const cli_launch_variable *variables, size_t variable_count,
-                             int report_fd)
+                             const cli_launch_scheduling *scheduling, int report_fd)
 {
     int failure = 0;
+    if (scheduling && (sched_setaffinity(0, sizeof scheduling->cpus, &scheduling->cpus) != 0 ||
+                       (errno = 0, nice(scheduling->nice_by) == -1 && errno != 0))) {
+        failure = errno;
+    }
     for (size_t i = 0; i < variable_count && !failure; i++) {
         int refused = variables[i].value ? setenv(variables[i].name, variables[i].value, 1)
                                          : unsetenv(variables[i].name);
@@ -138,7 +142,7 @@ static int read_report(int report_fd)
 
 tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                const cli_launch_variable *variables, size_t variable_count,
-                               tocsin_error *error)
+                               const cli_launch_scheduling *scheduling, tocsin_error *error)
 {
     assert(job && command && command[0]);
     assert(variables || variable_count == 0);
@@ -156,7 +160,7 @@ tocsin_status cli_launch_start(cli_launch *job, char *const *command,
     sigaction(SIGCHLD, &keep_status, &job->on_child);
     job->pid = fork();
     if (job->pid == 0) {
-        become(job, command, variables, variable_count, report[1]);
+        become(job, command, variables, variable_count, scheduling, report[1]);
     }
     int failure = job->pid < 0 ? errno : 0;
     close(report[1]);
@@ -207,6 +211,7 @@ bool cli_launch_wait(cli_launch *job, int timeout_ms)
         if (taken < 0 && errno == EAGAIN) {
             return has_ended(job);
         }
+        job->interrupted = job->interrupted || (taken > 0 && taken != SIGCHLD);
         /* SI_KERNEL is the terminal's: it has gone to the whole foreground group already. */
         if (taken > 0 && taken != SIGCHLD && info.si_code != SI_KERNEL) {
             kill(job->pid, taken);
@@ -221,8 +226,9 @@ void cli_launch_end(cli_launch *job)
     sigset_t watched;
     struct timespec now = {0};
     watched_signals(&watched);
-    while (sigtimedwait(&watched, NULL, &now) > 0) {
+    for (int taken; (taken = sigtimedwait(&watched, NULL, &now)) > 0;) {
         /* A Ctrl-C that was meant for the job and came as it ended must not end us. */
+        job->interrupted = job->interrupted || taken != SIGCHLD;
     }
     sigaction(SIGCHLD, &job->on_child, NULL);
     sigprocmask(SIG_SETMASK, &job->mask, NULL);

@@ -2,6 +2,7 @@
 #ifndef TOCSIN_CLI_LAUNCH_H
 #define TOCSIN_CLI_LAUNCH_H
 
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,9 +14,16 @@ typedef struct cli_launch_variable {
     const char *value; /* NULL: removed from the child's environment */
 } cli_launch_variable;
 
+/* How the system is to schedule the child. */
+typedef struct cli_launch_scheduling {
+    cpu_set_t cpus;
+    int nice_by; /* added to ours */
+} cli_launch_scheduling;
+
 typedef struct cli_launch {
     pid_t pid;
     bool ended;
+    bool interrupted;          /* INT, TERM or HUP came before the end */
     int exit_code;             /* once ended: the child's own, or 128 + signal */
     sigset_t mask;             /* the caller's, restored by cli_launch_end */
     struct sigaction on_child; /* likewise */
@@ -25,14 +33,17 @@ typedef struct cli_launch {
  * Python, such a script? E_NOT_FOUND with a message otherwise. */
 TOCSIN_MUST_CHECK tocsin_status cli_launch_check(char *const *command, tocsin_error *error);
 
-/* Start `command` (NULL-terminated, found in PATH) in our process group with these variables. From
+/* Start `command` (NULL-terminated, found in PATH) in our process group with these variables,
+ * `scheduling` NULL: as we are. From
  * here to cli_launch_end the signals INT, TERM, HUP and CHLD are blocked here; cli_launch_wait
  * handles them. From here to our end PIPE is ignored: a reader of our messages who goes away must
  * not cost the job's status. Errors: E_NOT_FOUND, E_IO: the program could not be executed,
  * cli_launch_end is not due. */
 TOCSIN_MUST_CHECK tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                                  const cli_launch_variable *variables,
-                                                 size_t variable_count, tocsin_error *error);
+                                                 size_t variable_count,
+                                                 const cli_launch_scheduling *scheduling,
+                                                 tocsin_error *error);
 
 /* Wait for the end of the child, at most `timeout_ms` (negative: no limit). Signals that another
  * process sent to us are passed on; those of the terminal reach the child by themselves. */

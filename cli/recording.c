@@ -50,7 +50,7 @@ static void script_name(char *const *command, char name[NAME_BYTES])
     }
 }
 
-static void default_directory(char *const *command, int64_t started, char path[PATH_MAX])
+void cli_recording_default_directory(char *const *command, int64_t started, char path[PATH_MAX])
 {
     char name[NAME_BYTES];
     char when[32] = "";
@@ -70,8 +70,7 @@ static bool is_run_file(const char *name)
            strncmp(name, "process-", strlen("process-")) == 0;
 }
 
-/* Delete the files of a run from `path`. */
-static int remove_run_files(const char *path)
+int cli_recording_remove_files(const char *path)
 {
     DIR *directory = opendir(path);
     if (!directory) {
@@ -117,7 +116,7 @@ static int reuse_directory(const char *path, bool force)
         return result;
     }
     if (is_run && force) {
-        return remove_run_files(path);
+        return cli_recording_remove_files(path);
     }
     cli_error("%s exists already%s", path, is_run ? "" : " and is not a recording");
     cli_hint(is_run ? "choose another name with -o, or add --force to replace the recording"
@@ -130,7 +129,7 @@ static int make_directory(cli_recording *recording)
     char path[PATH_MAX];
     const char *wanted = recording->options.directory;
     if (!wanted) {
-        default_directory(recording->command, recording->description.started, path);
+        cli_recording_default_directory(recording->command, recording->description.started, path);
         wanted = path;
     }
     recording->created = mkdir(wanted, 0777) == 0;
@@ -214,7 +213,7 @@ int cli_recording_prepare(cli_recording *recording, const cli_recording_options 
 void cli_recording_discard(cli_recording *recording)
 {
     assert(recording && recording->directory[0]);
-    if (remove_run_files(recording->directory) == CLI_HOLDS && recording->created) {
+    if (cli_recording_remove_files(recording->directory) == CLI_HOLDS && recording->created) {
         rmdir(recording->directory);
     }
 }
@@ -236,13 +235,48 @@ static bool join(const cli_texts *texts, char *joined, size_t bytes)
     return true;
 }
 
+static int launch(cli_recording *recording, const char *modules, const char *python_path)
+{
+    const cli_recording_options *options = &recording->options;
+    char sample[CLI_NUMBER_BYTES] = "";
+    tocsin_error error;
+
+    if (options->sample > 0) {
+        snprintf(sample, sizeof sample, "%" PRIu64, options->sample);
+    }
+    bool selects = strcmp(options->mode, "run") == 0;
+    const cli_launch_variable fixed[] = {
+        {"TOCSIN_RUN", recording->directory},
+        {"TOCSIN_MODE", options->mode},
+        {"TOCSIN_BOUNDARIES",
+         options->boundaries ? options->boundaries : getenv("TOCSIN_BOUNDARIES")},
+        {"TOCSIN_MODULES", modules[0] ? modules : NULL},
+        {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
+        {"TOCSIN_SAMPLE", sample[0] ? sample : getenv("TOCSIN_SAMPLE")},
+        {"TOCSIN_QUIET", options->quiet ? "1" : getenv("TOCSIN_QUIET")},
+        {"PYTHONPATH", python_path},
+    };
+    enum { FIXED = sizeof fixed / sizeof fixed[0] };
+    cli_launch_variable variables[FIXED + RECORDING_VARIABLES_MAX];
+    assert(options->variable_count <= RECORDING_VARIABLES_MAX);
+    memcpy(variables, fixed, sizeof fixed);
+    for (size_t i = 0; i < options->variable_count; i++) {
+        variables[FIXED + i] = options->variables[i];
+    }
+    if (cli_launch_start(&recording->job, recording->command, variables,
+                         FIXED + options->variable_count, options->scheduling,
+                         &error) != TOCSIN_OK) {
+        return cli_fail(&error);
+    }
+    return CLI_HOLDS;
+}
+
 int cli_recording_start(cli_recording *recording)
 {
     assert(recording && recording->directory[0]);
     char inject[PATH_MAX];
     char modules[MODULES_BYTES];
     static char python_path[PYTHONPATH_BYTES];
-    tocsin_error error;
 
     int result = cli_inject_folder(inject);
     const char *inherited = getenv("PYTHONPATH");
@@ -259,26 +293,7 @@ int cli_recording_start(cli_recording *recording)
         }
     }
     if (result == CLI_HOLDS) {
-        char sample[CLI_NUMBER_BYTES] = "";
-        if (recording->options.sample > 0) {
-            snprintf(sample, sizeof sample, "%" PRIu64, recording->options.sample);
-        }
-        bool selects = strcmp(recording->options.mode, "run") == 0;
-        const cli_launch_variable variables[] = {
-            {"TOCSIN_RUN", recording->directory},
-            {"TOCSIN_MODE", recording->options.mode},
-            {"TOCSIN_BOUNDARIES", recording->options.boundaries ? recording->options.boundaries
-                                                                : getenv("TOCSIN_BOUNDARIES")},
-            {"TOCSIN_MODULES", modules[0] ? modules : NULL},
-            {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
-            {"TOCSIN_SAMPLE", sample[0] ? sample : getenv("TOCSIN_SAMPLE")},
-            {"TOCSIN_QUIET", recording->options.quiet ? "1" : getenv("TOCSIN_QUIET")},
-            {"PYTHONPATH", python_path},
-        };
-        if (cli_launch_start(&recording->job, recording->command, variables,
-                             sizeof variables / sizeof variables[0], &error) != TOCSIN_OK) {
-            result = cli_fail(&error);
-        }
+        result = launch(recording, modules, python_path);
     }
     if (result != CLI_HOLDS) {
         cli_recording_discard(recording);

@@ -12,17 +12,21 @@
 #include "cli.h"
 #include "launch.h"
 
-#define RECORDING_PATH_BYTES (PATH_MAX + 64)
+#define RECORDING_PATH_BYTES    (PATH_MAX + 64)
+#define RECORDING_VARIABLES_MAX 16
 
 typedef struct cli_recording_options {
-    const char *directory; /* NULL: tocsin-<script>-<UTC time>-<pid> here */
-    const char *mode;      /* "record" or "run" */
+    const char *directory;  /* NULL: tocsin-<script>-<UTC time>-<pid> here */
+    const char *mode;       /* "record" or "run" */
     const char *boundaries; /* "trusted", ...: see docs/align.md; NULL: as the environment says */
     const cli_texts *modules;
     uint64_t sample; /* digest data and gradients in each N-th step only; 0: as the environment
                         says */
     bool force;
     bool quiet;
+    const cli_launch_variable *variables;    /* further ones of the job */
+    size_t variable_count;                   /* at most RECORDING_VARIABLES_MAX */
+    const cli_launch_scheduling *scheduling; /* NULL: as we are */
 } cli_recording_options;
 
 typedef struct cli_recording {
@@ -40,6 +44,10 @@ typedef struct cli_recording {
 /* Check the command, make the directory (or empty it, with force) and write run.json. */
 int cli_recording_prepare(cli_recording *recording, const cli_recording_options *options,
                           char *const *command);
+/* A new name for a folder in the working directory, after the command and the time. */
+void cli_recording_default_directory(char *const *command, int64_t started, char path[PATH_MAX]);
+/* Delete the files of a run from a folder. */
+int cli_recording_remove_files(const char *path);
 /* The directory as the user can type it: relative when it lies in the working directory. */
 const char *cli_recording_name(const cli_recording *recording);
 /* Start the job. When it cannot start, what prepare made is removed. */

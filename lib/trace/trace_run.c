@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 enum { RUN_JSON_BYTES_MAX = 16 << 20, PROCESSES_MAX = 1 << 20 };
 
@@ -46,6 +47,24 @@ static tocsin_status check_json(const tocsin_run *run, const char *path, tocsin_
     return status;
 }
 
+/* There is no run.json. */
+static tocsin_status tell_no_run(const tocsin_run *run, tocsin_error *error)
+{
+    static const char *const names[] = {"repeat-1", "a"};
+    for (size_t n = 0; n < TOCSIN_COUNT_OF(names); ++n) {
+        tocsin_string path = {0};
+        tocsin_string_printf(&path, "%s/%s/run.json", run->directory, names[n]);
+        bool found = path.status == TOCSIN_OK && access(path.text, F_OK) == 0;
+        tocsin_string_free(&path);
+        if (found)
+            return tocsin_error_at(error, TOCSIN_E_FORMAT, run->directory, -1,
+                                   "a folder of several runs: name one of them, as %s/%s",
+                                   run->directory, names[n]);
+    }
+    return tocsin_error_at(error, TOCSIN_E_FORMAT, run->directory, -1,
+                           "not a run: it has no run.json");
+}
+
 static tocsin_status load_json(tocsin_run *run, tocsin_error *error)
 {
     tocsin_string path = {0};
@@ -61,8 +80,7 @@ static tocsin_status load_json(tocsin_run *run, tocsin_error *error)
     if (status == TOCSIN_OK) {
         status = tocsin_file_load(path.text, RUN_JSON_BYTES_MAX, &run->json, error);
         if (status == TOCSIN_E_NOT_FOUND)
-            status = tocsin_error_at(error, TOCSIN_E_FORMAT, run->directory, -1,
-                                     "not a run: it has no run.json");
+            status = tell_no_run(run, error);
     }
     if (status == TOCSIN_OK)
         status = check_json(run, path.text, error);

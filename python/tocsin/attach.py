@@ -15,6 +15,7 @@ class Environment:
     TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted",
                       "full" or "drill" (docs/align.md)
     TOCSIN_INJECT     faults to put in, for trying out what finds them (docs/inject.md)
+    TOCSIN_JITTER     a number: small random delays at hooked calls, drawn from it
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -25,13 +26,18 @@ class Environment:
         self.sample = variables.get("TOCSIN_SAMPLE") or "1"
         self.boundaries = variables.get("TOCSIN_BOUNDARIES") or "online"
         self.inject = variables.get("TOCSIN_INJECT", "")
+        self.jitter = variables.get("TOCSIN_JITTER") or "0"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
-
 
     def digest_every(self):
         if not self.sample.isdecimal() or not 1 <= int(self.sample) < 2**31:
             raise ValueError(f"TOCSIN_SAMPLE is {self.sample!r}, not a number of steps")
         return int(self.sample)
+
+    def jitter_seed(self):
+        if not self.jitter.isdecimal() or int(self.jitter) >= 2**64:
+            raise ValueError(f"TOCSIN_JITTER is {self.jitter!r}, not a seed")
+        return int(self.jitter)
 
 
 _attached = False
@@ -44,8 +50,9 @@ def attach(environment: Environment | None = None) -> bool:
     if _attached or not environment.directory or environment.mode == "off":
         return _attached
     try:
-        from tocsin import recorder
+        from tocsin import _core, recorder
 
+        _core.jitter_seed(environment.jitter_seed())
         recorder.start(
             environment.directory,
             environment.mode,

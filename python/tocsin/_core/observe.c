@@ -11,6 +11,7 @@
 #include "observe.h"
 
 #include "boundaries.h"
+#include "jitter.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -406,6 +407,8 @@ static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize
 
 static uint64_t enter(tocsin_hook *hook, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
+    if (__builtin_expect(jitter_on, 0))
+        jitter_delay();
     inside++;
     uint64_t token = observe_enter(hook, args, nargs, kwnames);
     inside--;
@@ -517,6 +520,8 @@ static void leave(tocsin_hook *hook, uint64_t token, PyObject *const *args, Py_s
     inside++;
     observe_leave(hook, token, args, nargs, kwnames, result, exception_type);
     inside--;
+    if (__builtin_expect(jitter_on, 0))
+        jitter_delay();
 }
 
 /* ---- 6. Start and stop --------------------------------------------------------------------- */

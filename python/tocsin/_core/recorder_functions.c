@@ -4,6 +4,7 @@
  * the message and place.
  */
 #include "boundaries.h"
+#include "jitter.h"
 #include "observe.h"
 #include "pieces.h"
 
@@ -297,6 +298,7 @@ static PyMethodDef functions[] = {
     {"recorder_open", recorder_open, METH_VARARGS, NULL},
     {"recorder_boundaries", recorder_boundaries, METH_O, NULL},
     {"recorder_pieces", recorder_pieces, METH_O, NULL},
+    {"jitter_seed", jitter_seed, METH_O, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
     {"recorder_summary", recorder_summary, METH_NOARGS, NULL},
