@@ -33,6 +33,26 @@ static int summarise(const cli_recording *recording)
     return CLI_HOLDS;
 }
 
+static int record_once(const cli_recording_options *options, char *const *command)
+{
+    static cli_recording recording;
+    int exit_code = cli_recording_prepare(&recording, options, command);
+    if (exit_code == CLI_HOLDS) {
+        exit_code = cli_recording_start(&recording);
+    }
+    if (exit_code != CLI_HOLDS) {
+        return exit_code;
+    }
+    cli_launch_wait(&recording.job, -1);
+    exit_code = cli_recording_finish(&recording);
+    if (exit_code == CLI_HOLDS && !options->quiet) {
+        cli_recording_explain_exit(&recording);
+        exit_code = summarise(&recording);
+    }
+    int command_exit = recording.job.exit_code;
+    return command_exit ? command_exit : exit_code;
+}
+
 int cmd_record(int argc, char **argv)
 {
     cli_recording_options recording_options = {.mode = "record"};
@@ -76,7 +96,6 @@ int cmd_record(int argc, char **argv)
     }
     recording_options.modules = &modules;
     recording_options.boundaries = boundaries[mode];
-
     repeat.jitter = repeat.seed != UINT64_MAX;
     if (repeat.count > 0) {
         return cli_repeat(&recording_options, &repeat, command.items);
@@ -86,21 +105,5 @@ int cmd_record(int argc, char **argv)
         cli_hint("tocsin record --repeat 4 --jitter 1 -- COMMAND");
         return CLI_INPUT;
     }
-
-    static cli_recording recording;
-    exit_code = cli_recording_prepare(&recording, &recording_options, command.items);
-    if (exit_code == CLI_HOLDS) {
-        exit_code = cli_recording_start(&recording);
-    }
-    if (exit_code != CLI_HOLDS) {
-        return exit_code;
-    }
-    cli_launch_wait(&recording.job, -1);
-    exit_code = cli_recording_finish(&recording);
-    if (exit_code == CLI_HOLDS && !recording_options.quiet) {
-        cli_recording_explain_exit(&recording);
-        exit_code = summarise(&recording);
-    }
-    int command_exit = recording.job.exit_code;
-    return command_exit ? command_exit : exit_code;
+    return record_once(&recording_options, command.items);
 }

@@ -1,4 +1,4 @@
-/* jitter.c - small random delays before and after hooked calls, for `tocsin record --repeat --jitter`.
+/* jitter.c - small random delays before and after hooked calls (`tocsin record --jitter`).
  *
  * Where two threads of a program race, the order in which they come to a tensor is almost always
  * the same; waiting now and then, without the GIL, lets others happen. What a program computes does
