@@ -94,6 +94,18 @@ def _plain(tensor):
     return getattr(tensor, "_local_tensor", tensor).data
 
 
+def _place_of_part(tensor):
+    """Of a distributed tensor: where this rank's part begins in the whole."""
+    if not hasattr(tensor, "_local_tensor"):
+        return {}
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    _, offset = compute_local_shape_and_global_offset(
+        tensor.shape, tensor.device_mesh, tensor.placements
+    )
+    return {"whole": list(tensor.shape), "offset": list(offset)}
+
+
 def _first_tensor(value):
     """The first tensor with elements in nested tuples, lists and dicts."""
     if hasattr(value, "_local_tensor") or hasattr(value, "element_size"):
@@ -138,7 +150,10 @@ class Injection:
 
             self._step_done = _steps.done + 1
             draw = random.Random(f"{self.fault.seed} {self.fault.step}")
-            self._log(role, phase, fault_patterns.apply(_plain(tensor), self.fault, draw))
+            plain = _plain(tensor)
+            where = {"shape": list(plain.shape), **_place_of_part(tensor)}
+            changed = fault_patterns.apply(plain, self.fault, draw)
+            self._log(role, phase, {**where, **changed})
 
     def _log(self, role, phase, changed):
         fault = self.fault
