@@ -15,6 +15,7 @@ typedef struct align_options {
     const char *unstable;
     const char *perfetto; /* file, or NULL */
     const char *map;      /* file or name, or NULL */
+    bool whole;
 } align_options;
 
 /* The library's options by what was typed. */
@@ -22,7 +23,8 @@ static bool choose(align_options *options)
 {
     options->library = (tocsin_align_options){.struct_bytes = sizeof options->library,
                                               .digest = (tocsin_align_digest)options->digest,
-                                              .few_probes = options->probes == 1};
+                                              .few_probes = options->probes == 1,
+                                              .whole = options->whole};
     if (!options->tolerance)
         return true;
     char *end;
@@ -97,6 +99,8 @@ int cmd_align(int argc, char **argv)
          &align_by.perfetto},
         {"map", 0, CLI_TEXT, "MAP", "names of two frameworks: a file, megatron-hf, ...",
          &align_by.map},
+        {"whole", 0, CLI_FLAG, NULL,
+         "compare what all ranks hold together (always, if layouts differ)", &align_by.whole},
     };
     const cli_usage usage = {
         .command = "align",

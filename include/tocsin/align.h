@@ -72,6 +72,8 @@ typedef struct tocsin_align_side {
     const char *name; /* what this run calls it, where a map gave it the other's name; else "" */
     const int64_t *index; /* where the element lies in a part of this name; NULL: as in the pivot */
     uint32_t ndim;
+    const int64_t *holders; /* of one composed: ranks that hold the element, if it is known, */
+    size_t holder_count;    /* else that have the boundary */
 } tocsin_align_side;
 
 /* A boundary at which the runs part. Texts are the result's and never NULL. */
@@ -161,6 +163,41 @@ typedef struct tocsin_align_unstable {
     uint64_t count;                    /* differences here */
 } tocsin_align_unstable;
 
+/* Why a boundary of several ranks has no value that another run's could be compared with.
+ * X(NAME, "text", "what it means"); names are stable. */
+#define TOCSIN_INCOMPARABLE_TABLE(X)                                                               \
+    X(PARTIAL, "partial", "a sum over ranks that was still to be made")                            \
+    X(MISSING, "shard missing", "the ranks' pieces do not cover the tensor")                       \
+    X(LAYOUT, "layout", "the ranks' pieces overlap, or are of different tensors")                  \
+    X(LOCAL, "local", "each rank has its own value")                                               \
+    X(UNREAD, "unread", "the memory of a piece was not read")                                      \
+    X(REPLICAS, "replicas differ", "ranks that hold the same piece have different bits")
+
+typedef enum tocsin_incomparable {
+#define X(name, text, meaning) TOCSIN_INCOMPARABLE_##name,
+    TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+        TOCSIN_INCOMPARABLE_COUNT
+} tocsin_incomparable;
+
+TOCSIN_API const char *tocsin_incomparable_text(tocsin_incomparable reason);
+TOCSIN_API const char *tocsin_incomparable_meaning(tocsin_incomparable reason);
+
+/* Two ranks of one run that hold the same part of a tensor and not the same bits. */
+typedef struct tocsin_align_replicas {
+    bool in_a;
+    int64_t rank_a, rank_b;   /* they are the sides of: */
+    tocsin_align_pivot first; /* where that was seen first */
+    uint64_t count;           /* how often it was */
+} tocsin_align_replicas;
+
+/* The ranks of a run that were compared as one process. */
+typedef struct tocsin_align_composition {
+    size_t ranks;        /* 0: they were not */
+    uint64_t boundaries; /* of several ranks, taken as one */
+    uint64_t incomparable[TOCSIN_INCOMPARABLE_COUNT];
+} tocsin_align_composition;
+
 typedef struct tocsin_align_result {
     tocsin_align_verdict verdict;
     const tocsin_align_pivot *pivots; /* at most 64 a rank, likely origins first */
@@ -177,6 +214,9 @@ typedef struct tocsin_align_result {
     uint64_t events;                       /* read, of both runs */
     const tocsin_align_unstable *unstable; /* at most 64 a rank */
     size_t unstable_count;
+    tocsin_align_composition composed_a, composed_b;
+    const tocsin_align_replicas *replicas; /* at most 16 a run */
+    size_t replica_count;
 } tocsin_align_result;
 
 /* Which part of a recorded digest is compared. All but the first are baselines: what other tools
@@ -236,6 +276,7 @@ typedef struct tocsin_align_options {
     tocsin_align_visit *visit;  /* shown every row; NULL: nobody is */
     void *context;              /* the visitor's */
     const tocsin_name_map *map; /* between the names of two frameworks, or NULL */
+    bool whole; /* compare what the ranks hold together, also where layouts are the same */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

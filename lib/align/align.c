@@ -37,6 +37,7 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_align_condition) conditions;
     TOCSIN_VEC(const char *) not_covered;
     TOCSIN_VEC(tocsin_align_unstable) unstable;
+    TOCSIN_VEC(tocsin_align_replicas) replicas;
     tocsin_align_options options;
     tocsin_mapping *mapping; /* NULL: names are as they are */
     bool starved;            /* a text of the result could not be kept */
@@ -89,6 +90,26 @@ const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
     return meanings[cause];
 }
 
+const char *tocsin_incomparable_text(tocsin_incomparable reason)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return texts[reason];
+}
+
+const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
+{
+    static const char *const meanings[] = {
+#define X(name, text, meaning) meaning,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return meanings[reason];
+}
+
 /* ---- texts of the result --------------------------------------------------------------------- */
 
 /* NULL when memory has run out, and then for good: `starved` is looked at in the end. */
@@ -121,8 +142,8 @@ static bool not_cover(run_aligner *aligner, const char *format, ...)
 static const int64_t *sizes_of(const run_aligner *aligner, const tocsin_boundary *boundary)
 {
     size_t bytes = 0;
-    const char *sizes =
-        boundary->shape ? tocsin_intern_text(&aligner->names, boundary->shape, &bytes) : NULL;
+    uint32_t shape = boundary->whole ? boundary->whole : boundary->shape;
+    const char *sizes = shape ? tocsin_intern_text(&aligner->names, shape, &bytes) : NULL;
     return bytes == boundary->ndim * sizeof(int64_t) ? (const int64_t *)(const void *)sizes : NULL;
 }
 
@@ -160,7 +181,7 @@ static uint32_t words_per_element(uint8_t dtype)
 static void locate(run_aligner *aligner, const tocsin_difference_found *found,
                    tocsin_align_pivot *pivot)
 {
-    const int64_t *sizes = sizes_of(aligner, &found->a);
+    const int64_t *sizes = sizes_of(aligner, &found->a); /* of the whole, if it is a piece */
     uint32_t words = words_per_element(found->a.dtype);
     bool flat = found->a.dtype == TOCSIN_DTYPE_NONE; /* a digest of what has no shape here */
     uint64_t count = flat ? UINT64_C(1) << 60 : words;
@@ -188,6 +209,32 @@ static void locate(run_aligner *aligner, const tocsin_difference_found *found,
     pivot->ndim = flat ? 1 : found->a.ndim;
     pivot->index = index;
     pivot->word = (uint32_t)(pivot->change.word % words);
+}
+
+static bool holds(const run_aligner *aligner, const tocsin_shard *shard,
+                  const tocsin_align_pivot *pivot)
+{
+    for (uint32_t axis = 0; shard->shape && axis < pivot->ndim; ++axis) {
+        int64_t begin = tocsin_shard_axis(&aligner->names, shard->offset, axis);
+        int64_t size = tocsin_shard_axis(&aligner->names, shard->shape, axis);
+        if (pivot->index[axis] < begin || pivot->index[axis] - begin >= size)
+            return false;
+    }
+    return true;
+}
+
+/* The ranks that hold the element of the pivot; all that have the boundary, if it is not known. */
+static void note_holders(run_aligner *aligner, const tocsin_boundary *boundary,
+                         const tocsin_align_pivot *pivot, tocsin_align_side *shown)
+{
+    int64_t *ranks =
+        TOCSIN_ARENA_ARRAY(&aligner->result->arena, int64_t, boundary->shard_count + 1);
+    aligner->starved = aligner->starved || !ranks;
+    shown->holders = ranks;
+    for (uint32_t s = 0; ranks && s < boundary->shard_count; ++s) {
+        if (!pivot->located || holds(aligner, &boundary->shards[s], pivot))
+            ranks[shown->holder_count++] = boundary->shards[s].rank;
+    }
 }
 
 static tocsin_align_side side_of(run_aligner *aligner, const tocsin_boundary *boundary)
@@ -239,11 +286,11 @@ static void stack_of(run_aligner *aligner, const tocsin_boundary *boundary,
     pivot->stack = stack;
 }
 
-static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
-                      const tocsin_difference_found *found)
+static tocsin_align_pivot make_pivot(run_aligner *aligner, int64_t rank, int64_t step,
+                                     const tocsin_difference_found *found)
 {
-    tocsin_align_pivot pivot = {.rank = parting->rank.rank,
-                                .step = parting->rank.diverged_step,
+    tocsin_align_pivot pivot = {.rank = rank,
+                                .step = step,
                                 .name = name_of(aligner, found->a.name),
                                 .attribute = name_of(aligner, found->a.attribute),
                                 .operation = name_of(aligner, found->a.operation),
@@ -261,9 +308,44 @@ static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
     tocsin_arena *arena = &aligner->result->arena;
     if (!tocsin_align_own_place(arena, &aligner->names, &found->a, &pivot, &pivot.a) ||
         !tocsin_align_own_place(arena, &aligner->names, &found->b, &pivot, &pivot.b))
-        return false;
+        aligner->starved = true;
     stack_of(aligner, &found->a, &pivot);
-    return TOCSIN_VEC_PUSH(&aligner->pivots, pivot);
+    note_holders(aligner, &found->a, &pivot, &pivot.a);
+    note_holders(aligner, &found->b, &pivot, &pivot.b);
+    return pivot;
+}
+
+static bool add_pivot(run_aligner *aligner, const tocsin_parting *parting,
+                      const tocsin_difference_found *found)
+{
+    return TOCSIN_VEC_PUSH(&aligner->pivots, make_pivot(aligner, parting->rank.rank,
+                                                        parting->rank.diverged_step, found));
+}
+
+/* What was composed of a run. */
+static bool add_account(run_aligner *aligner, const tocsin_whole *whole, size_t ranks, bool in_a)
+{
+    const tocsin_whole_account *account = tocsin_whole_get_account(whole);
+    tocsin_align_result *shown = &aligner->result->shown;
+    tocsin_align_composition *composed = in_a ? &shown->composed_a : &shown->composed_b;
+    *composed = (tocsin_align_composition){.ranks = ranks, .boundaries = account->boundaries};
+    memcpy(composed->incomparable, account->incomparable, sizeof composed->incomparable);
+    for (size_t r = 0; r < account->replicas.count; ++r) {
+        const tocsin_replicas_found *found = &account->replicas.items[r];
+        tocsin_difference_found pair = {.a = found->a,
+                                        .b = found->b,
+                                        .difference = TOCSIN_DIFFERENCE_CONTENT,
+                                        .source = "",
+                                        .last_equal = ""};
+        tocsin_align_replicas shown_pair = {.in_a = in_a,
+                                            .rank_a = found->rank_a,
+                                            .rank_b = found->rank_b,
+                                            .first = make_pivot(aligner, -1, found->step, &pair),
+                                            .count = found->count};
+        if (!TOCSIN_VEC_PUSH(&aligner->replicas, shown_pair))
+            return false;
+    }
+    return true;
 }
 
 static bool add_gaps(run_aligner *aligner, const tocsin_parting *parting)
@@ -367,16 +449,49 @@ static tocsin_status list_sides(const tocsin_run *run, sides *list, tocsin_error
     return TOCSIN_OK;
 }
 
-static tocsin_status compare_pair(run_aligner *aligner, const side *a, const side *b)
+static tocsin_status open_whole(run_aligner *aligner, const side *list, size_t count, bool compose,
+                                tocsin_whole **whole)
+{
+    tocsin_trace **traces = tocsin_alloc(count * sizeof(tocsin_trace *));
+    if (!traces)
+        return tocsin_error_memory(aligner->error);
+    for (size_t k = 0; k < count; ++k)
+        traces[k] = list[k].trace;
+    tocsin_status status = tocsin_whole_new(traces, count, compose, &aligner->names,
+                                            &aligner->options, whole, aligner->error);
+    tocsin_free(traces);
+    return status;
+}
+
+static tocsin_status find_parting(run_aligner *aligner, tocsin_whole *a, tocsin_whole *b)
 {
     tocsin_parting parting;
-    tocsin_status status = tocsin_parting_find(
-        a->trace, b->trace, &aligner->names, &aligner->result->arena, &aligner->options,
-        aligner->mapping, aligner->partings.count, &parting, aligner->error);
+    tocsin_status status =
+        tocsin_parting_find(a, b, &aligner->names, &aligner->result->arena, &aligner->options,
+                            aligner->mapping, aligner->partings.count, &parting, aligner->error);
     if (status == TOCSIN_OK && !TOCSIN_VEC_PUSH(&aligner->partings, parting))
         status = tocsin_error_memory(aligner->error);
     if (status != TOCSIN_OK)
         tocsin_parting_free(&parting);
+    return status;
+}
+
+/* One process of each run; or, to compose, all that count. */
+static tocsin_status compare_jobs(run_aligner *aligner, const side *a, size_t a_count,
+                                  const side *b, size_t b_count, bool compose)
+{
+    tocsin_whole *whole_a = NULL, *whole_b = NULL;
+    tocsin_status status = open_whole(aligner, a, a_count, compose, &whole_a);
+    if (status == TOCSIN_OK)
+        status = open_whole(aligner, b, b_count, compose, &whole_b);
+    if (status == TOCSIN_OK)
+        status = find_parting(aligner, whole_a, whole_b);
+    if (status == TOCSIN_OK && compose &&
+        !(add_account(aligner, whole_a, a_count, true) &&
+          add_account(aligner, whole_b, b_count, false)))
+        status = tocsin_error_memory(aligner->error);
+    tocsin_whole_free(whole_a);
+    tocsin_whole_free(whole_b);
     return status;
 }
 
@@ -409,7 +524,7 @@ static tocsin_status compare_processes(run_aligner *aligner, const sides *a, con
                                           (a->items[i].rank < b->items[j].rank);
         bool ok = true;
         if (order == 0)
-            TOCSIN_TRY(compare_pair(aligner, &a->items[i++], &b->items[j++]));
+            TOCSIN_TRY(compare_jobs(aligner, &a->items[i++], 1, &b->items[j++], 1, false));
         else if (order < 0)
             ok = say_alone(aligner, &a->items[i++], true);
         else
@@ -418,6 +533,54 @@ static tocsin_status compare_processes(run_aligner *aligner, const sides *a, con
             return tocsin_error_memory(aligner->error);
     }
     return TOCSIN_OK;
+}
+
+/* The first process of each rank, or the first one, if none knows a rank; and the others. */
+static bool choose_job(const sides *all, sides *job, sides *rest)
+{
+    bool distributed = all->count > 0 && all->items[all->count - 1].rank >= 0;
+    for (size_t k = 0; k < all->count; ++k) {
+        const side *one = &all->items[k];
+        bool first = distributed ? one->rank >= 0 && (k == 0 || one[-1].rank != one->rank) : k == 0;
+        if (!TOCSIN_VEC_PUSH(first ? job : rest, *one))
+            return false;
+    }
+    return true;
+}
+
+/* Are the ranks other ones, or the pieces that they hold? */
+static tocsin_status are_unlike(const sides *a, const sides *b, bool *unlike, tocsin_error *error)
+{
+    *unlike = a->count != b->count;
+    for (size_t k = 0; !*unlike && k < a->count; ++k) {
+        uint64_t left, right;
+        TOCSIN_TRY(tocsin_shard_layout(a->items[k].path, &left, error));
+        TOCSIN_TRY(tocsin_shard_layout(b->items[k].path, &right, error));
+        *unlike = a->items[k].rank != b->items[k].rank || left != right;
+    }
+    return TOCSIN_OK;
+}
+
+/* Rank by rank, or what all ranks hold together, where that is asked for or the only way. */
+static tocsin_status compare_runs(run_aligner *aligner, const sides *a, const sides *b)
+{
+    sides job_a = {0}, job_b = {0}, rest_a = {0}, rest_b = {0};
+    bool compose = aligner->options.whole;
+    bool ok = choose_job(a, &job_a, &rest_a) && choose_job(b, &job_b, &rest_b);
+    bool both = ok && job_a.count > 0 && job_b.count > 0;
+    tocsin_status status = ok ? TOCSIN_OK : tocsin_error_memory(aligner->error);
+    if (both && !compose)
+        status = are_unlike(&job_a, &job_b, &compose, aligner->error);
+    compose = compose && both;
+    if (status == TOCSIN_OK && compose)
+        status = compare_jobs(aligner, job_a.items, job_a.count, job_b.items, job_b.count, true);
+    if (status == TOCSIN_OK)
+        status = compare_processes(aligner, compose ? &rest_a : a, compose ? &rest_b : b);
+    TOCSIN_VEC_FREE(&job_a);
+    TOCSIN_VEC_FREE(&job_b);
+    TOCSIN_VEC_FREE(&rest_a);
+    TOCSIN_VEC_FREE(&rest_b);
+    return status;
 }
 
 /* ---- result ---------------------------------------------------------------------------------- */
@@ -508,6 +671,7 @@ static tocsin_status collect(run_aligner *aligner)
     }
     if (!ok || !say_mapping(aligner) || !say_limits(aligner) || aligner->starved)
         return tocsin_error_memory(aligner->error);
+    diverged = diverged || aligner->replicas.count > 0;
     shown->verdict = diverged                      ? TOCSIN_ALIGN_DIVERGED
                      : compared == 0               ? TOCSIN_ALIGN_INCOMPARABLE
                      : aligner->unstable.count > 0 ? TOCSIN_ALIGN_UNSTABLE
@@ -530,7 +694,9 @@ static tocsin_status hand_over(run_aligner *aligner)
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_condition, aligner->conditions.count + 1);
     tocsin_align_unstable *unstable =
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_unstable, aligner->unstable.count + 1);
-    if (!pivots || !gaps || !texts || !conditions || !unstable)
+    tocsin_align_replicas *replicas =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_replicas, aligner->replicas.count + 1);
+    if (!pivots || !gaps || !texts || !conditions || !unstable || !replicas)
         return tocsin_error_memory(aligner->error);
     for (size_t k = 0; k < aligner->pivots.count; ++k)
         pivots[k] = aligner->pivots.items[k];
@@ -542,6 +708,10 @@ static tocsin_status hand_over(run_aligner *aligner)
         conditions[k] = aligner->conditions.items[k];
     for (size_t k = 0; k < aligner->unstable.count; ++k)
         unstable[k] = aligner->unstable.items[k];
+    for (size_t k = 0; k < aligner->replicas.count; ++k)
+        replicas[k] = aligner->replicas.items[k];
+    shown->replicas = replicas;
+    shown->replica_count = aligner->replicas.count;
     shown->unstable = unstable;
     shown->unstable_count = aligner->unstable.count;
     shown->conditions = conditions;
@@ -562,7 +732,7 @@ static tocsin_status align_runs(run_aligner *aligner, const tocsin_run *a, const
     if (status == TOCSIN_OK)
         status = list_sides(b, &in_b, aligner->error);
     if (status == TOCSIN_OK)
-        status = compare_processes(aligner, &in_a, &in_b);
+        status = compare_runs(aligner, &in_a, &in_b);
     if (status == TOCSIN_OK)
         status = collect(aligner);
     if (status == TOCSIN_OK)
@@ -600,6 +770,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.gaps);
     TOCSIN_VEC_FREE(&aligner.conditions);
     TOCSIN_VEC_FREE(&aligner.unstable);
+    TOCSIN_VEC_FREE(&aligner.replicas);
     TOCSIN_VEC_FREE(&aligner.not_covered);
     tocsin_mapping_free(aligner.mapping);
     tocsin_intern_free(&aligner.names);

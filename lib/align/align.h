@@ -4,6 +4,8 @@
  *   baseline.c  what of their values is compared
  *   mapping.c   boundaries by a map of names between two frameworks (mapping.h, name_map.c)
  *   visit.c     each row of a pairing shown to who follows the comparison
+ *   shard.c     where a piece lies in the whole; whether pieces tile it
+ *   whole.c     the ranks of a run as if they were one process
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
  *   parting.c   two processes step by step: what is equal, and the first point that differs;
  *               of it cause.c says whether the difference arose there, gap.c why a boundary has no
@@ -42,6 +44,12 @@ typedef struct tocsin_boundary_part {
     int64_t begin; /* its first row in the whole */
 } tocsin_boundary_part;
 
+/* What a rank holds of a boundary's tensor. */
+typedef struct tocsin_shard {
+    int64_t rank;
+    uint32_t shape, offset; /* sizes, as bytes; 0: all of it */
+} tocsin_shard;
+
 typedef struct tocsin_boundary {
     uint32_t name, attribute, operation, phase; /* texts */
     uint32_t shape;                             /* sizes, as bytes */
@@ -60,6 +68,11 @@ typedef struct tocsin_boundary {
     uint32_t own; /* text: what this run calls it, if a map gave it another name; else 0 */
     const tocsin_boundary_part *parts; /* of one put together by a map; else NULL */
     uint32_t part_count;
+    uint32_t whole, offset;     /* of a piece: shape of the whole and its place in it; else 0 */
+    bool replica;               /* all ranks that have it must have the same bits */
+    uint32_t partial;           /* text: a reduction over ranks is still to be made; else 0 */
+    const tocsin_shard *shards; /* of one composed from ranks; else NULL */
+    uint32_t shard_count;
 } tocsin_boundary;
 
 typedef struct tocsin_boundary_stream { /* of one thread in one step */
@@ -107,6 +120,40 @@ TOCSIN_MUST_CHECK bool tocsin_boundary_make_item(const tocsin_boundary *boundary
                                                  const tocsin_align_options *options,
                                                  tocsin_intern *names, uint32_t symbol,
                                                  tocsin_align_item *item);
+
+/* ---- shard.c ------------------------------------------------------------------------------- */
+
+/* Is value v of the event one of those that place a piece? */
+bool tocsin_shard_is_place(const tocsin_trace *trace, const tocsin_event *event, uint32_t v);
+/* Fill in `whole`, `offset` and `partial` of the boundary of a piece, whose shape is known. One
+ * that is all of its tensor is no piece. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_shard_read(const tocsin_trace *trace, const tocsin_event *event,
+                                         tocsin_intern *names, tocsin_boundary *boundary);
+/* One number of interned sizes; 0 where there is none. */
+int64_t tocsin_shard_axis(const tocsin_intern *names, uint32_t sizes, uint32_t axis);
+
+typedef struct tocsin_box {
+    uint32_t ndim, member; /* member: the caller's */
+    int64_t begin[TOCSIN_NDIM_MAX], size[TOCSIN_NDIM_MAX];
+} tocsin_box;
+
+typedef enum tocsin_tiling {
+    TOCSIN_TILING_EXACT,
+    TOCSIN_TILING_INCOMPLETE,
+    TOCSIN_TILING_OVERLAPS
+} tocsin_tiling;
+
+/* The box of a piece; false: it is empty. */
+bool tocsin_shard_box(const tocsin_intern *names, const tocsin_boundary *boundary, tocsin_box *box);
+/* By place; equal ones by member. */
+void tocsin_boxes_sort(tocsin_box *boxes, size_t count);
+bool tocsin_box_equals(const tocsin_box *a, const tocsin_box *b);
+/* Do sorted boxes, equal ones counting once, tile the whole? At least one axis; none is empty. */
+tocsin_tiling tocsin_boxes_tile(const tocsin_box *boxes, size_t count, const int64_t *whole,
+                                uint32_t ndim);
+/* A number for the pieces of parameters of a process's first step; 0: there are none. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_shard_layout(const char *path, uint64_t *layout,
+                                                    tocsin_error *error);
 
 /* ---- baseline.c ---------------------------------------------------------------------------- */
 
@@ -169,6 +216,45 @@ tocsin_align_cause tocsin_align_cause_find(const tocsin_paired_step *pair, uint3
                                            uint32_t *source);
 /* The last boundary before `at`, of another point, that is equal; or NONE. */
 uint32_t tocsin_align_cause_last_equal(const tocsin_paired_step *pair, uint32_t at);
+/* ---- whole.c ------------------------------------------------------------------------------- */
+
+#define TOCSIN_WHOLE_RANKS_MAX    65536
+#define TOCSIN_WHOLE_REPLICAS_MAX 16
+
+/* Two ranks that hold the same part of a tensor, and not the same bits. */
+typedef struct tocsin_replicas_found {
+    tocsin_boundary a, b; /* without texts */
+    int64_t step;         /* the first */
+    int64_t rank_a, rank_b;
+    uint64_t count; /* of steps and places */
+} tocsin_replicas_found;
+
+typedef struct tocsin_whole_account {
+    uint64_t boundaries; /* composed from several ranks */
+    uint64_t incomparable[TOCSIN_INCOMPARABLE_COUNT];
+    TOCSIN_VEC(tocsin_replicas_found) replicas; /* at most TOCSIN_WHOLE_REPLICAS_MAX */
+} tocsin_whole_account;
+
+/* A process, or the processes of a run step by step as if they were one. */
+typedef struct tocsin_whole tocsin_whole;
+
+/* The traces ascend by rank; `compose` is true if there are several. All are borrowed but the list.
+ * Errors: E_LIMIT (more than TOCSIN_WHOLE_RANKS_MAX), E_MEMORY. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_whole_new(tocsin_trace *const *traces, size_t count,
+                                                 bool compose, tocsin_intern *names,
+                                                 const tocsin_align_options *options,
+                                                 tocsin_whole **whole, tocsin_error *error);
+void tocsin_whole_free(tocsin_whole *whole);
+/* As of tocsin_boundary_reader. A step that not all ranks have is no further step. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_whole_step(tocsin_whole *whole, bool *more,
+                                                  tocsin_error *error);
+size_t tocsin_whole_stream_count(const tocsin_whole *whole);
+const tocsin_boundary_stream *tocsin_whole_stream(const tocsin_whole *whole, size_t thread);
+const tocsin_meetings *tocsin_whole_meetings(const tocsin_whole *whole); /* composed: none */
+bool tocsin_whole_complete(const tocsin_whole *whole);
+uint64_t tocsin_whole_events(const tocsin_whole *whole);
+int64_t tocsin_whole_rank(const tocsin_whole *whole); /* composed: -1 */
+const tocsin_whole_account *tocsin_whole_get_account(const tocsin_whole *whole);
 
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
@@ -211,7 +297,7 @@ typedef struct tocsin_parting {
 
 /* The comparison while it goes on: what its parts share. */
 typedef struct tocsin_comparison {
-    tocsin_boundary_reader *a, *b;
+    tocsin_whole *a, *b;
     tocsin_intern *names;
     tocsin_arena *arena;
     const tocsin_align_options *options;
@@ -225,7 +311,7 @@ typedef struct tocsin_comparison {
 /* Read both and compare. Texts of what is found live in `arena`; `mapping`: between the
  * names of both, or NULL; `process`: the number of this pair. Errors: E_LIMIT, E_MEMORY, those of
  * reading, and the visitor's. */
-TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b,
+TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_whole *a, tocsin_whole *b,
                                                     tocsin_intern *names, tocsin_arena *arena,
                                                     const tocsin_align_options *options,
                                                     tocsin_mapping *mapping, size_t process,

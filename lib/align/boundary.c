@@ -284,13 +284,18 @@ static const char *keep_text(tocsin_boundary_reader *reader, tocsin_string *text
 /* The values of a state as one text: "id 3 id 7". NULL: none, or out of memory (*ok false). */
 static const char *put_values(tocsin_boundary_reader *reader, const tocsin_event *event, bool *ok)
 {
-    if (event->value_count == 0)
+    uint32_t count = 0;
+    for (uint32_t v = 0; v < event->value_count; ++v)
+        count += !tocsin_shard_is_place(reader->trace, event, v);
+    if (count == 0)
         return NULL;
     tocsin_string text = {0};
     for (uint32_t v = 0; v < event->value_count; ++v) {
-        if (v > 0)
+        if (tocsin_shard_is_place(reader->trace, event, v))
+            continue;
+        if (text.bytes > 0)
             tocsin_string_append_char(&text, ' ');
-        if (event->value_count > 1) {
+        if (count > 1) {
             tocsin_string_append_text(&text,
                                       tocsin_trace_string(reader->trace, event->values[v].name));
             tocsin_string_append_char(&text, ' ');
@@ -307,9 +312,10 @@ static uint64_t value_of(const tocsin_align_options *options, const tocsin_bound
     if (boundary->present && !boundary->digested && !boundary->text)
         return 0;
     const char *text = tocsin_baseline_text(options, boundary);
-    uint64_t words[6] = {[3] = boundary->shape,
+    uint64_t words[7] = {[3] = boundary->shape,
                          [4] = tocsin_hash64(text, strlen(text), 0),
-                         [5] = (uint64_t)boundary->dtype | (uint64_t)boundary->present << 8};
+                         [5] = (uint64_t)boundary->dtype | (uint64_t)boundary->present << 8,
+                         [6] = (uint64_t)boundary->whole << 32 | boundary->offset};
     tocsin_baseline_words(options, boundary, words);
     uint64_t hash = tocsin_hash64(words, sizeof words, 0);
     return hash ? hash : 1;
@@ -408,7 +414,8 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.parameter = kind == TOCSIN_VARIABLE_PARAMETER;
     boundary.buffer = kind == TOCSIN_VARIABLE_BUFFER;
     boundary.generator = kind == TOCSIN_VARIABLE_RNG;
-    boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0;
+    boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0 &&
+                       !(state->flags & TOCSIN_STATE_PIECE);
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
     if (boundary.present) {
         boundary.dtype = state->dtype;
@@ -416,6 +423,9 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
         boundary.shape = cached(reader, &reader->shapes, state->shape, make_shape);
         boundary.digested = state->flags & TOCSIN_STATE_DIGESTED;
     }
+    boundary.replica = reader->data_parallel && kind == TOCSIN_VARIABLE_PARAMETER;
+    if (state->flags & TOCSIN_STATE_PIECE)
+        ok = tocsin_shard_read(reader->trace, event, reader->names, &boundary);
     if (boundary.digested) {
         boundary.digest = state->digest;
         boundary.statistics = state->statistics;

@@ -28,7 +28,8 @@ static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_bo
         return TOCSIN_DIFFERENCE_PRESENCE;
     if (a->dtype != b->dtype)
         return TOCSIN_DIFFERENCE_DTYPE;
-    if (a->shape != b->shape || a->ndim != b->ndim)
+    if (a->shape != b->shape || a->ndim != b->ndim || a->whole != b->whole ||
+        a->offset != b->offset)
         return TOCSIN_DIFFERENCE_SHAPE;
     bool digested = a->digested && b->digested;
     if (digested &&
@@ -38,7 +39,8 @@ static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_bo
     return TOCSIN_DIFFERENCE_VALUE;
 }
 
-static bool copy_text(const tocsin_comparison *comparison, tocsin_boundary *boundary)
+/* What lives no longer than the window. */
+static bool copy_parts(const tocsin_comparison *comparison, tocsin_boundary *boundary)
 {
     if (boundary->part_count > 0) {
         tocsin_boundary_part *parts =
@@ -47,6 +49,14 @@ static bool copy_text(const tocsin_comparison *comparison, tocsin_boundary *boun
             return false;
         memcpy(parts, boundary->parts, boundary->part_count * sizeof *parts);
         boundary->parts = parts;
+    }
+    if (boundary->shard_count > 0) {
+        tocsin_shard *shards =
+            TOCSIN_ARENA_ARRAY(comparison->arena, tocsin_shard, boundary->shard_count);
+        if (!shards)
+            return false;
+        memcpy(shards, boundary->shards, boundary->shard_count * sizeof *shards);
+        boundary->shards = shards;
     }
     if (!boundary->text)
         return true;
@@ -97,8 +107,8 @@ static bool add_difference(const tocsin_comparison *comparison, const tocsin_pai
     found.cause = tocsin_align_cause_find(pair, at, &source);
     found.source = keep_id(comparison, pair, source);
     found.last_equal = keep_id(comparison, pair, tocsin_align_cause_last_equal(pair, at));
-    return found.source && found.last_equal && copy_text(comparison, &found.a) &&
-           copy_text(comparison, &found.b) && copy_chain(comparison, &found.a) &&
+    return found.source && found.last_equal && copy_parts(comparison, &found.a) &&
+           copy_parts(comparison, &found.b) && copy_chain(comparison, &found.a) &&
            copy_chain(comparison, &found.b) && TOCSIN_VEC_PUSH(&comparison->parting->found, found);
 }
 
@@ -146,7 +156,7 @@ static tocsin_unstable_boundary map_key(const tocsin_comparison *comparison,
                                       .operation = text_of(comparison, boundary->operation),
                                       .phase = text_of(comparison, boundary->phase),
                                       .step = comparison->step,
-                                      .rank = tocsin_boundary_reader_rank(comparison->a)};
+                                      .rank = tocsin_whole_rank(comparison->a)};
 }
 
 static bool count_unstable(const tocsin_comparison *comparison, size_t index)
@@ -288,7 +298,7 @@ static tocsin_status tally(const tocsin_comparison *comparison, const tocsin_pai
 static bool follow_meetings(const tocsin_comparison *comparison, size_t thread, uint32_t first)
 {
     tocsin_parting *parting = comparison->parting;
-    const tocsin_meetings *meetings = tocsin_boundary_reader_meetings(comparison->a);
+    const tocsin_meetings *meetings = tocsin_whole_meetings(comparison->a);
     bool parts = parting->parted == SIZE_MAX && first != TOCSIN_ALIGN_NONE;
     for (size_t m = 0; m < meetings->count; ++m) {
         const tocsin_meeting *meeting = &meetings->items[m];
@@ -309,11 +319,10 @@ static bool follow_meetings(const tocsin_comparison *comparison, size_t thread, 
 
 static const tocsin_boundary_stream nothing;
 
-static const tocsin_boundary_stream *stream_of(const tocsin_boundary_reader *reader, size_t thread)
+static const tocsin_boundary_stream *stream_of(const tocsin_whole *process, size_t thread)
 {
-    return thread < tocsin_boundary_reader_stream_count(reader)
-               ? tocsin_boundary_reader_stream(reader, thread)
-               : &nothing;
+    return thread < tocsin_whole_stream_count(process) ? tocsin_whole_stream(process, thread)
+                                                       : &nothing;
 }
 
 /* Compare one thread's step; *first: the first item of a that differs, or NONE. */
@@ -336,7 +345,7 @@ static tocsin_status compare_thread(const tocsin_comparison *comparison, size_t 
                                .options = comparison->options,
                                .step = comparison->step};
     tocsin_align_pair where = {.process = comparison->process,
-                               .rank = tocsin_boundary_reader_rank(comparison->a),
+                               .rank = tocsin_whole_rank(comparison->a),
                                .thread = (uint32_t)thread,
                                .step = comparison->step};
     tocsin_status status = tally(comparison, &pair, first);
@@ -358,8 +367,8 @@ static tocsin_status compare_step(tocsin_comparison *comparison)
 {
     tocsin_parting *parting = comparison->parting;
     bool look = parting->rank.diverged_step == 0;
-    size_t threads_a = tocsin_boundary_reader_stream_count(comparison->a);
-    size_t threads_b = tocsin_boundary_reader_stream_count(comparison->b);
+    size_t threads_a = tocsin_whole_stream_count(comparison->a);
+    size_t threads_b = tocsin_whole_stream_count(comparison->b);
     size_t threads = threads_a > threads_b ? threads_a : threads_b;
     size_t parted_thread = 0;
     uint32_t parted_at = TOCSIN_ALIGN_NONE;
@@ -384,10 +393,10 @@ static tocsin_status compare_all(tocsin_comparison *comparison)
     tocsin_align_rank *rank = &comparison->parting->rank;
     for (;; ++comparison->step) {
         bool more_a, more_b;
-        TOCSIN_TRY(tocsin_boundary_reader_step(comparison->a, &more_a, comparison->error));
-        TOCSIN_TRY(tocsin_boundary_reader_step(comparison->b, &more_b, comparison->error));
-        rank->steps_a += tocsin_boundary_reader_complete(comparison->a);
-        rank->steps_b += tocsin_boundary_reader_complete(comparison->b);
+        TOCSIN_TRY(tocsin_whole_step(comparison->a, &more_a, comparison->error));
+        TOCSIN_TRY(tocsin_whole_step(comparison->b, &more_b, comparison->error));
+        rank->steps_a += tocsin_whole_complete(comparison->a);
+        rank->steps_b += tocsin_whole_complete(comparison->b);
         if (!more_a && !more_b)
             return TOCSIN_OK;
         if (more_a && more_b)
@@ -395,13 +404,15 @@ static tocsin_status compare_all(tocsin_comparison *comparison)
     }
 }
 
-tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_intern *names,
+tocsin_status tocsin_parting_find(tocsin_whole *a, tocsin_whole *b, tocsin_intern *names,
                                   tocsin_arena *arena, const tocsin_align_options *options,
                                   tocsin_mapping *mapping, size_t process, tocsin_parting *parting,
                                   tocsin_error *error)
 {
     *parting = (tocsin_parting){.parted = SIZE_MAX, .rank = {.optimal = true}};
-    tocsin_comparison comparison = {.names = names,
+    tocsin_comparison comparison = {.a = a,
+                                    .b = b,
+                                    .names = names,
                                     .arena = arena,
                                     .options = options,
                                     .mapping = mapping,
@@ -409,18 +420,11 @@ tocsin_status tocsin_parting_find(tocsin_trace *a, tocsin_trace *b, tocsin_inter
                                     .parting = parting,
                                     .step = 1,
                                     .error = error};
-    tocsin_status status = tocsin_boundary_reader_new(a, names, options, &comparison.a, error);
-    if (status == TOCSIN_OK)
-        status = tocsin_boundary_reader_new(b, names, options, &comparison.b, error);
-    if (status == TOCSIN_OK)
-        status = compare_all(&comparison);
+    tocsin_status status = compare_all(&comparison);
     if (status == TOCSIN_OK) {
-        parting->rank.rank = tocsin_boundary_reader_rank(comparison.a);
-        parting->events = tocsin_boundary_reader_events(comparison.a) +
-                          tocsin_boundary_reader_events(comparison.b);
+        parting->rank.rank = tocsin_whole_rank(comparison.a);
+        parting->events = tocsin_whole_events(comparison.a) + tocsin_whole_events(comparison.b);
     }
-    tocsin_boundary_reader_free(comparison.a);
-    tocsin_boundary_reader_free(comparison.b);
     return status;
 }
 

@@ -16,5 +16,13 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
 /* What differs at boundaries that do not repeat (report_align_unstable.c). */
 void tocsin_report_text_unstable(tocsin_string *out, const tocsin_alignment_view *view);
 void tocsin_report_json_unstable(tocsin_json *json, const tocsin_align_result *result);
+/* What was composed from several ranks (report_align_whole.c), and which hold one side of a pivot.
+ */
+typedef void tocsin_report_write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot);
+void tocsin_report_text_whole(tocsin_string *out, const tocsin_alignment_view *view);
+void tocsin_report_json_whole(tocsin_json *json, const tocsin_align_result *result,
+                              tocsin_report_write_pivot *write_pivot);
+void tocsin_report_text_holders(tocsin_string *out, const tocsin_align_side *side);
+void tocsin_report_json_holders(tocsin_json *json, const tocsin_align_side *side);
 
 #endif

@@ -80,6 +80,7 @@ static void write_side(tocsin_json *json, const char *key, const tocsin_align_si
         tocsin_json_integer(json, side->index[axis]);
     if (side->index)
         tocsin_json_end_array(json);
+    tocsin_report_json_holders(json, side);
     tocsin_json_end_object(json);
 }
 
@@ -219,6 +220,7 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
     write_conditions(&json, result, true);
     write_gaps(&json, result);
     tocsin_report_json_unstable(&json, result);
+    tocsin_report_json_whole(&json, result, write_pivot);
     tocsin_json_key(&json, "not_covered");
     tocsin_json_begin_array(&json);
     for (size_t n = 0; n < result->not_covered_count; ++n)

@@ -32,7 +32,8 @@ static void append_element(tocsin_string *out, const tocsin_align_pivot *pivot)
     tocsin_string_append_text(out, " (and no other)\n");
 }
 
-static void append_side(tocsin_string *out, const char *name, const tocsin_align_side *side)
+static void append_side(tocsin_string *out, const char *name, const tocsin_align_side *side,
+                        bool located)
 {
     tocsin_string_printf(out, "    run %s     ", name);
     tocsin_report_append_visible(out, side->value);
@@ -48,6 +49,8 @@ static void append_side(tocsin_string *out, const char *name, const tocsin_align
     for (uint32_t axis = 0; axis < side->ndim; ++axis)
         tocsin_string_printf(out, "%s%" PRId64 "%s", axis ? "," : "[", side->index[axis],
                              axis + 1 == side->ndim ? "]" : "");
+    if (located)
+        tocsin_report_text_holders(out, side);
     if (side->site[0]) {
         tocsin_string_append_text(out, "  at ");
         tocsin_report_append_visible(out, side->site);
@@ -124,8 +127,8 @@ static void append_pivot(tocsin_string *out, const tocsin_align_result *result,
         return;
     if (pivot->located)
         append_element(out, pivot);
-    append_side(out, "A", &pivot->a);
-    append_side(out, "B", &pivot->b);
+    append_side(out, "A", &pivot->a, pivot->located);
+    append_side(out, "B", &pivot->b, pivot->located);
     append_origin(out, result, pivot);
 }
 
@@ -228,6 +231,7 @@ void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_vie
     tocsin_report_append_visible(out, view->b);
     tocsin_string_append_text(out, " (B)\n");
     append_ranks(out, result);
+    tocsin_report_text_whole(out, view);
     append_conditions(out, result);
     append_pivots(out, view);
     tocsin_report_text_unstable(out, view);

@@ -9,7 +9,7 @@ import sys
 import weakref
 from itertools import count
 
-from tocsin import _core
+from tocsin import _core, pieces
 
 OPTIMIZER_STATE = 3  # tocsin/event.h: tocsin_variable_kind
 OPTIONS_MAX = 16
@@ -60,14 +60,30 @@ def _steps(optimizer):
         _core.watch_before_step(None)
 
 
+def _class_name(module):
+    """The class of a module; of one that fully_shard() gave a class of its own, the former."""
+    cls = type(module)
+    if len(cls.__mro__) > 2 and cls.__mro__[1].__name__ == "FSDPModule":
+        cls = cls.__mro__[2]
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _axes(parameter):
+    """Its number of axes as a pair, if known. Torch is not asked: a mode would see it."""
+    layout = _core.tensor_layout_read(parameter)
+    if layout is not None:
+        return (("ndim", len(layout[1])),)
+    whole = pieces.whole_shape(parameter)
+    return () if whole is None else (("ndim", len(whole)),)
+
+
 def _names():
     """Parameter names, and the classes of the modules that have them, by id of the parameter."""
     variables, _ = _core.recorder_variables()
     names = {}
     for name, kind, _, owner, key, *_ in variables:
         if kind == 1 and owner is not None:
-            cls = type(owner)
-            named = name, f"{cls.__module__}.{cls.__qualname__}"
+            named = name, _class_name(owner)
             names.setdefault(id(owner._parameters.get(key)), named)
     return names
 
@@ -114,8 +130,7 @@ def record(optimizer, attribute, amount, loading=()):
                                None, False, (("parameters", 0), *options))  # fmt: skip
         for index, parameter in enumerate(group["params"]):
             name, owner = names.get(id(parameter), (f"group{number}.param{index}", ""))
-            layout = _core.tensor_layout_read(parameter)  # torch is not asked: a mode would see it
-            axes = () if layout is None else (("ndim", len(layout[1])),)
+            axes = _axes(parameter)
             pairs = (("group", number), ("module", owner), *axes, *options)
             _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1,
                                parameter, True, pairs)  # fmt: skip

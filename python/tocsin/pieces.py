@@ -62,6 +62,14 @@ def place(shape, placements, sizes, coordinate):
     return tuple(b for b, _ in boxes), tuple(n for _, n in boxes), pending
 
 
+def whole_shape(tensor):
+    """The shape of the tensor of which a DTensor holds a part; None: it is no DTensor."""
+    module = sys.modules.get("torch.distributed.tensor._api")
+    if module is None or type(tensor) is not module.DTensor:
+        return None
+    return tuple(tensor._spec.tensor_meta.shape)
+
+
 def _where(tensor):
     """(whole, offset, pending reduction) of a DTensor's local tensor, or None."""
     spec = tensor._spec

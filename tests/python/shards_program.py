@@ -1,10 +1,11 @@
-"""The same training in several layouts: shards_program.py LAYOUT [CHANGE [RANK]].
+"""The same training in several layouts: shards_program.py LAYOUT [CHANGE RANK].
 
-LAYOUT: plain (one process, or every rank all of it), fsdp (fully_shard), tp (two linear layers, the
-first cut by its outputs, the second by its inputs), columns (only the first, so that no sum over
-ranks is left), both (a mesh of two axes). All ranks see the same batch, so that each average over
-two ranks is exact. CHANGE: none, bit (of one word of this RANK's shard of a gradient, step 2),
-replica (of a parameter that every rank has, step 2).
+LAYOUT: plain (one process, or all of it on each), fsdp (fully_shard), tp (the first layer cut by its
+outputs, the second by its inputs), both (fsdp over one axis of a mesh, tp over the other).
+All ranks see the same batch. Every number is a small multiple of a power of two, so that sums are
+exact in any order, and layouts agree to the last bit.
+CHANGE, on this RANK alone in step 2: bit (of one word of its part of first.weight's gradient),
+replica (of one word of a parameter that every rank has).
 """
 
 import os
@@ -12,48 +13,49 @@ import sys
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import nn
+
+
+def local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Linear(6, 10)
-        self.norm = nn.LayerNorm(10)
+        self.shift = nn.Parameter(torch.zeros(10))
         self.second = nn.Linear(10, 3, bias=False)
+        for parameter in self.parameters():
+            parameter.data = torch.randint(-4, 5, parameter.shape) / 4
 
     def forward(self, x):
-        return self.second(torch.relu(self.norm(self.first(x))))
+        return self.second(torch.relu(self.first(x) + local(self.shift)))
 
 
 def shard(model, layout, ranks):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
-    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor import Replicate, distribute_tensor
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
         RowwiseParallel,
         parallelize_module,
     )
 
-    if layout == "both":
-        mesh = init_device_mesh("cpu", (2, ranks // 2), mesh_dim_names=("dp", "tp"))
-    else:
-        name = "dp" if layout == "fsdp" else "tp"
-        mesh = init_device_mesh("cpu", (ranks,), mesh_dim_names=(name,))
-    if layout in ("tp", "columns", "both"):
-        plan = {"first": ColwiseParallel(output_layouts=Replicate(), use_local_output=True)}
-        if layout != "columns":
-            plan["second"] = RowwiseParallel(input_layouts=Replicate())
+    sizes = {"fsdp": {"dp": ranks}, "tp": {"tp": ranks}, "both": {"dp": 2, "tp": ranks // 2}}[layout]
+    mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    if "tp" in sizes:
+        plan = {
+            "first": ColwiseParallel(output_layouts=Replicate()),
+            "second": RowwiseParallel(input_layouts=Replicate()),
+        }
         parallelize_module(model, mesh["tp"], plan)
-    if layout in ("fsdp", "both"):
+        shift = distribute_tensor(model.shift, mesh["tp"], [Replicate()])
+        model.shift = nn.Parameter(shift)
+    if "dp" in sizes:
         fully_shard(model.first, mesh=mesh["dp"])
         fully_shard(model, mesh=mesh["dp"])
-
-
-def local(tensor):
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
 def flip(tensor, index, bit):
@@ -61,26 +63,26 @@ def flip(tensor, index, bit):
 
 
 def main():
-    layout, change = sys.argv[1], (sys.argv[2:] or ["none"])[0]
+    layout, change = sys.argv[1], "none"
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
         dist.init_process_group("gloo")
-        if len(sys.argv) > 3 and dist.get_rank() != int(sys.argv[3]):
-            change = "none"
+        if len(sys.argv) > 3 and dist.get_rank() == int(sys.argv[3]):
+            change = sys.argv[2]
     torch.manual_seed(3)
     model = Net()
     if layout != "plain":
         shard(model, layout, ranks)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.25, momentum=0.5, foreach=False)
     for step in range(1, 4):
         torch.manual_seed(step)
-        x, y = torch.randn(8, 6), torch.randint(3, (8,))
+        x, target = torch.randint(-1, 2, (4, 6)) * 1.0, torch.randint(-1, 2, (4, 3)) * 1.0
         optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
+        (model(x) * target).sum().backward()
         if step == 2 and change == "bit":
             flip(model.first.weight.grad, (1, 4), 17)
         if step == 2 and change == "replica":
-            flip(model.norm.weight, (3,), 20)
+            flip(model.shift, (3,), 20)
         optimizer.step()
     if ranks > 1:
         dist.destroy_process_group()

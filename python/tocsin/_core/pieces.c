@@ -98,6 +98,14 @@ void piece_release(tensor_piece *piece)
     Py_CLEAR(piece->gradient);
 }
 
+void piece_describe(const tensor_piece *piece, tocsin_sample *sample)
+{
+    sample->flags |= piece->requires_grad ? (uint32_t)TOCSIN_STATE_REQUIRES_GRAD : 0u;
+    sample->dtype = (tocsin_dtype)piece->meta.dtype;
+    sample->ndim = piece->meta.ndim;
+    sample->shape = piece->whole;
+}
+
 void piece_fill(tensor_piece *piece, tocsin_trace_writer *writer, bool digest,
                 tocsin_sample *sample, value_list *list)
 {

@@ -23,6 +23,8 @@ bool piece_is(PyObject *object);
 /* Read one. False (no exception set): its local tensor cannot be read. */
 bool piece_read(PyObject *tensor, bool with_gradient, tensor_piece *piece);
 void piece_release(tensor_piece *piece);
+/* Let a sample that is about something else say dtype and shape of the whole. */
+void piece_describe(const tensor_piece *piece, tocsin_sample *sample);
 /* Let a sample speak of the piece: shape, flags, and its place as values, which are appended to
  * `list`; the view, if its memory may be read and `digest`. A piece that is not placed is there, no
  * more. */

@@ -295,9 +295,10 @@ PyObject *watch_record_state(PyObject *module, PyObject *arguments)
         sample.shape = meta.sizes;
     }
     tensor_piece piece;
-    bool sharded = attribute != TOCSIN_ATTRIBUTE_VALUE && piece_is(content) &&
-                   piece_read(content, false, &piece);
-    if (sharded)
+    bool sharded = piece_is(content) && piece_read(content, false, &piece);
+    if (sharded && attribute == TOCSIN_ATTRIBUTE_VALUE && described && piece.placed)
+        piece_describe(&piece, &sample);
+    else if (sharded && attribute != TOCSIN_ATTRIBUTE_VALUE)
         piece_fill(&piece, writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
     tocsin_recorder_sample(observe_recorder, &sample, NULL);
     if (tensor)
