@@ -1,7 +1,7 @@
 """The same training in several layouts: shards_program.py LAYOUT [CHANGE RANK].
 
-LAYOUT: plain (one process, or all of it on each), fsdp (fully_shard), tp (the first layer cut by its
-outputs, the second by its inputs), both (fsdp over one axis of a mesh, tp over the other).
+LAYOUT: plain (one process, or all of it on each), fsdp (fully_shard), tp (the first layer cut by
+its outputs, the second by its inputs), both (fsdp over one axis of a mesh, tp over the other).
 All ranks see the same batch. Every number is a small multiple of a power of two, so that sums are
 exact in any order, and layouts agree to the last bit.
 CHANGE, on this RANK alone in step 2: bit (of one word of its part of first.weight's gradient),
@@ -43,7 +43,8 @@ def shard(model, layout, ranks):
         parallelize_module,
     )
 
-    sizes = {"fsdp": {"dp": ranks}, "tp": {"tp": ranks}, "both": {"dp": 2, "tp": ranks // 2}}[layout]
+    axes = {"fsdp": {"dp": ranks}, "tp": {"tp": ranks}, "both": {"dp": 2, "tp": ranks // 2}}
+    sizes = axes[layout]
     mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     if "tp" in sizes:
         plan = {
