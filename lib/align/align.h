@@ -4,6 +4,7 @@
  *   baseline.c  what of their values is compared
  *   mapping.c   boundaries by a map of names between two frameworks (mapping.h, name_map.c)
  *   visit.c     each row of a pairing shown to who follows the comparison
+ *   message.c   which rank a send or receive goes to
  *   shard.c     where a piece lies in the whole; whether pieces tile it
  *   whole.c     the ranks of a run as if they were one process
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
@@ -80,8 +81,15 @@ typedef struct tocsin_boundary_stream { /* of one thread in one step */
     TOCSIN_VEC(tocsin_boundary) boundaries; /* of each item */
 } tocsin_boundary_stream;
 
-/* Communication of a process with others of a group: after it each of them may depend on each. */
+typedef enum tocsin_meeting_kind {
+    TOCSIN_MEETING_ALL, /* after it each member may depend on each */
+    TOCSIN_MEETING_SENT,
+    TOCSIN_MEETING_RECEIVED /* the receiver may depend on the sender */
+} tocsin_meeting_kind;
+
+/* Communication of a process with others of a group, or with one by a message. */
 typedef struct tocsin_meeting {
+    tocsin_meeting_kind kind;
     uint32_t group;   /* text */
     uint32_t ordinal; /* of this group in this process, from 0 */
     uint32_t thread;  /* in the window, */
@@ -120,6 +128,17 @@ TOCSIN_MUST_CHECK bool tocsin_boundary_make_item(const tocsin_boundary *boundary
                                                  const tocsin_align_options *options,
                                                  tocsin_intern *names, uint32_t symbol,
                                                  tocsin_align_item *item);
+
+/* ---- message.c ------------------------------------------------------------------------------ */
+
+#define TOCSIN_MESSAGE_NAME_BYTES 96
+
+/* Does the function send or receive, or a call in it? */
+bool tocsin_message_is_call(const char *function);
+/* What both ends call the message of this ENTER, in a process of this rank. false: the call is no
+ * message, or its partner is not known. */
+bool tocsin_message_name(const tocsin_trace *trace, const tocsin_event *event, int64_t rank,
+                         tocsin_meeting_kind *kind, char text[TOCSIN_MESSAGE_NAME_BYTES]);
 
 /* ---- shard.c ------------------------------------------------------------------------------- */
 

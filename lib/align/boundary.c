@@ -189,26 +189,34 @@ static uint32_t group_of(tocsin_boundary_reader *reader, const tocsin_event *eve
     return put_text(reader, "world");
 }
 
-static bool meet(tocsin_boundary_reader *reader, boundary_thread *thread, uint32_t group)
+static bool meet(tocsin_boundary_reader *reader, boundary_thread *thread, tocsin_meeting_kind kind,
+                 uint32_t group)
 {
     uint64_t *count = group ? tocsin_map_at(&reader->groups, group) : NULL;
     if (!count)
         return false;
-    tocsin_meeting meeting = {.group = group,
+    tocsin_meeting meeting = {.kind = kind,
+                              .group = group,
                               .ordinal = (uint32_t)(*count)++,
                               .thread = (uint32_t)(thread - reader->threads.items),
                               .item = (uint32_t)thread->stream.items.count};
     return TOCSIN_VEC_PUSH(&reader->meetings, meeting);
 }
 
-/* Does this call communicate? Of calls within calls the outermost one counts. */
+/* Does this call communicate? Of collectives within calls the outermost one counts. */
 static bool note_meeting(tocsin_boundary_reader *reader, boundary_thread *thread,
                          const tocsin_event *event, tocsin_role role)
 {
+    tocsin_meeting_kind kind;
+    char message[TOCSIN_MESSAGE_NAME_BYTES];
+    if (role == TOCSIN_ROLE_COLLECTIVE &&
+        tocsin_message_is_call(tocsin_trace_function_name(reader->trace, event->function)))
+        return !tocsin_message_name(reader->trace, event, reader->rank, &kind, message) ||
+               meet(reader, thread, kind, put_text(reader, message));
     if (role == TOCSIN_ROLE_COLLECTIVE && !is_inside(thread, role))
-        return meet(reader, thread, group_of(reader, event));
+        return meet(reader, thread, TOCSIN_MEETING_ALL, group_of(reader, event));
     if (role == TOCSIN_ROLE_BACKWARD && reader->data_parallel && !is_inside(thread, role))
-        return meet(reader, thread, put_text(reader, "backward"));
+        return meet(reader, thread, TOCSIN_MEETING_ALL, put_text(reader, "backward"));
     return true;
 }
 

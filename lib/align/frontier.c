@@ -2,9 +2,10 @@
  *
  * Time does not order ranks; communication does. The n-th meeting of a group is one event for all
  * its members: what a member knew when it came in, all may know when they leave. A rank that comes
- * into a meeting parted, or having left an earlier tainted one, taints it. A rank is an origin if
- * it had parted before it left any meeting that others tainted: these are the minimal elements of
- * happens-before (Lamport, CACM 21, 1978) among the ranks' first differences.
+ * into a meeting parted, or having left an earlier tainted one, taints it. A message is a meeting
+ * of two that carries one way. A rank is an origin if it had parted before it left any meeting that
+ * others tainted: these are the minimal elements of happens-before (Lamport, CACM 21, 1978) among
+ * the ranks' first differences.
  *
  * Cost: linear in meetings for each rank that a taint reaches; they are few, each at most once.
  */
@@ -17,6 +18,7 @@ typedef struct attendance {
     uint64_t meeting; /* group and ordinal */
     uint32_t rank;    /* index of the parting */
     uint32_t at;      /* which of its meetings */
+    tocsin_meeting_kind kind;
 } attendance;
 typedef TOCSIN_VEC(attendance) attendances;
 
@@ -38,14 +40,14 @@ static bool spread(const attendances *all, size_t *tainted, size_t *received)
         for (end = begin; end < all->count && all->items[end].meeting == all->items[begin].meeting;
              ++end) {
             const attendance *one = &all->items[end];
-            if (one->at >= tainted[one->rank]) {
+            if (one->kind != TOCSIN_MEETING_RECEIVED && one->at >= tainted[one->rank]) {
                 ++sources;
                 source = one->rank;
             }
         }
         for (size_t k = begin; sources > 0 && k < end; ++k) {
             const attendance *one = &all->items[k];
-            if (sources == 1 && one->rank == source)
+            if (one->kind == TOCSIN_MEETING_SENT || (sources == 1 && one->rank == source))
                 continue; /* nothing comes from others */
             size_t left = (size_t)one->at + 1;
             if (left < received[one->rank]) {
@@ -74,7 +76,8 @@ tocsin_status tocsin_frontier_find(tocsin_parting *partings, size_t count, tocsi
             const tocsin_meeting *meeting = &partings[r].meetings.items[m];
             attendance one = {.meeting = (uint64_t)meeting->group << 32 | meeting->ordinal,
                               .rank = (uint32_t)r,
-                              .at = (uint32_t)m};
+                              .at = (uint32_t)m,
+                              .kind = meeting->kind};
             ok = TOCSIN_VEC_PUSH(&all, one);
         }
     }

@@ -154,3 +154,17 @@ def test_places():
                     assert placed[0] == offset
                 assert placed[2] == ("sum" if any(p.is_partial() for p in placements) else "")
     assert boxes > 500
+
+
+def test_messages_order_ranks(tmp_path):
+    """Of two stages the one that goes wrong is shown; the other received it."""
+    for name in ("none", "first", "last"):
+        command = [TOCSIN, "record", "-q", "--mode", "trusted", "-o", tmp_path / name, "--"]
+        command += [sys.executable, RANKS, 2, HERE / "pipeline_program.py", name]
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    for name, rank in (("first", 0), ("last", 1)):
+        status, report = align(tmp_path, "none", name)
+        assert status == 1
+        assert {pivot["rank"] for pivot in report["pivots"]} == {rank}
+        assert report["downstream_ranks"] == 1

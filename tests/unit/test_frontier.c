@@ -69,13 +69,46 @@ static void test_by_a_third(void **unused)
     check(others, 3, "o-o");
 }
 
+/* A process that came through these meetings of group 1, 2, ... one each, and parted. */
+static tocsin_parting messages(size_t parted, size_t count, const tocsin_meeting *meetings)
+{
+    tocsin_parting made = {.parted = parted};
+    for (size_t m = 0; m < count; ++m)
+        assert_true(TOCSIN_VEC_PUSH(&made.meetings, meetings[m]));
+    return made;
+}
+
+/* A pipeline of three stages: activations go up, gradients come down. */
+static void test_pipeline(void **unused)
+{
+    (void)unused;
+    static const tocsin_meeting first[] = {{.kind = TOCSIN_MEETING_SENT, .group = 1},
+                                           {.kind = TOCSIN_MEETING_RECEIVED, .group = 4}};
+    static const tocsin_meeting middle[] = {{.kind = TOCSIN_MEETING_RECEIVED, .group = 1},
+                                            {.kind = TOCSIN_MEETING_SENT, .group = 2},
+                                            {.kind = TOCSIN_MEETING_RECEIVED, .group = 3},
+                                            {.kind = TOCSIN_MEETING_SENT, .group = 4}};
+    static const tocsin_meeting last[] = {{.kind = TOCSIN_MEETING_RECEIVED, .group = 2},
+                                          {.kind = TOCSIN_MEETING_SENT, .group = 3}};
+    /* The first stage goes wrong in its forward pass: it alone is the origin. */
+    tocsin_parting forward[] = {messages(0, 2, first), messages(1, 4, middle),
+                                messages(1, 2, last)};
+    check(forward, 3, "o--");
+    /* The last one, in its backward pass: the others received it. */
+    tocsin_parting backward[] = {messages(2, 2, first), messages(3, 4, middle),
+                                 messages(1, 2, last)};
+    check(backward, 3, "--o");
+    /* What was sent before does not carry back: sender and receiver parted by themselves. */
+    tocsin_parting both[] = {messages(1, 1, first), messages(0, 1, middle)};
+    check(both, 2, "oo");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_rank_first),
-        cmocka_unit_test(test_all_at_once),
-        cmocka_unit_test(test_no_meeting_between),
-        cmocka_unit_test(test_by_a_third),
+        cmocka_unit_test(test_one_rank_first),     cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_no_meeting_between), cmocka_unit_test(test_by_a_third),
+        cmocka_unit_test(test_pipeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
