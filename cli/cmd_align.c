@@ -1,5 +1,6 @@
 /* cmd_align.c - `tocsin align`: where two runs that should be the same part first. */
-#include "cli.h"
+#include "drilling.h"
+#include "replaying.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +16,11 @@ typedef struct align_options {
     const char *unstable;
     const char *perfetto; /* file, or NULL */
     const char *map;      /* file or name, or NULL */
+    bool drill, force;
+    const char *replay; /* checkpoint, or NULL */
+    const char *output; /* folder of the runs that are made, or NULL */
+    unsigned mode;
+    cli_drill_target *target; /* where they part is put there, and not printed; or NULL */
     bool whole;
 } align_options;
 
@@ -59,7 +65,9 @@ static int align(const char *path_a, const char *path_b, const align_options *op
         status = tocsin_align_runs(a, b, &by, &result, &error);
     if (status == TOCSIN_OK && perfetto)
         status = tocsin_perfetto_finish(perfetto, result, &error);
-    if (status == TOCSIN_OK)
+    if (status == TOCSIN_OK && options->target)
+        cli_drill_aim(options->target, result);
+    if (status == TOCSIN_OK && !(options->target && options->target->found))
         status = tocsin_report_print_alignment(
             result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
             options->all, stdout, &error);
@@ -78,6 +86,91 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     if (b)
         tocsin_run_close(b);
     return exit_code;
+}
+
+/* Align what has been recorded just now. `note`: what this does not cover. */
+static int align_pair(const cli_paired_runs *pair, const align_options *options, const char *note)
+{
+    align_options again = *options;
+    again.target = NULL;
+    again.library.notes = &note;
+    again.library.note_count = 1;
+    return align(pair->paths[0], pair->paths[1], &again);
+}
+
+static int drill_again(const align_options *options, const tocsin_run *const runs[2],
+                       char *const *commands[2])
+{
+    static cli_paired_runs pair;
+    tocsin_run_command *from[2] = {NULL, NULL};
+    tocsin_error error;
+    int exit_code = CLI_HOLDS;
+    pair = (cli_paired_runs){.output = options->output, .force = options->force};
+    for (size_t i = 0; exit_code == CLI_HOLDS && !commands[1] && i < 2; i++)
+        if (tocsin_run_command_read(runs[i], &from[i], &error) != TOCSIN_OK)
+            exit_code = cli_fail(&error);
+    if (exit_code == CLI_HOLDS)
+        exit_code = cli_drill_commands(from, runs, commands);
+    pair.commands[0] = commands[0];
+    pair.commands[1] = commands[1];
+    if (exit_code == CLI_HOLDS)
+        exit_code = cli_drill_record(&pair, options->target);
+    if (exit_code == CLI_HOLDS) {
+        char note[256];
+        snprintf(note, sizeof note,
+                 "both were run again, and calls were looked at in step %lld alone",
+                 (long long)options->target->step);
+        exit_code = align_pair(&pair, options, note);
+        if (exit_code == CLI_HOLDS) {
+            cli_note("the second runs do not part: what the first ones showed does not repeat");
+            exit_code = CLI_FINDING;
+        }
+    }
+    tocsin_run_command_free(from[0]);
+    tocsin_run_command_free(from[1]);
+    return exit_code;
+}
+
+/* Where they part, both commands are run again and looked at closely. */
+static int drill(const cli_operands *operands, align_options *options)
+{
+    cli_drill_target target = {0};
+    char *const *commands[2];
+    tocsin_run *runs[2] = {NULL, NULL};
+    tocsin_error error;
+    cli_paired_runs_split(operands->items + operands->plain, commands);
+    options->target = &target;
+    int exit_code = align(operands->items[0], operands->items[1], options);
+    if (!target.found)
+        return exit_code;
+    tocsin_status status = tocsin_run_open(operands->items[0], false, &runs[0], &error);
+    if (status == TOCSIN_OK)
+        status = tocsin_run_open(operands->items[1], false, &runs[1], &error);
+    if (status == TOCSIN_OK)
+        exit_code = drill_again(options, (const tocsin_run *const[]){runs[0], runs[1]}, commands);
+    else
+        exit_code = cli_fail(&error);
+    for (size_t i = 0; i < 2; i++)
+        if (runs[i])
+            tocsin_run_close(runs[i]);
+    return exit_code;
+}
+
+/* Both commands from one checkpoint. */
+static int replay(const cli_operands *operands, const align_options *options)
+{
+    static cli_paired_runs pair;
+    static const char *const modes[] = {"trusted", "online", "full", "drill"};
+    pair = (cli_paired_runs){
+        .output = options->output, .force = options->force, .boundaries = modes[options->mode]};
+    cli_paired_runs_split(operands->items + operands->plain, pair.commands);
+    if (operands->plain > 0 || !pair.commands[0] || !pair.commands[1]) {
+        cli_error("--replay needs two commands, and no recorded run");
+        cli_hint("tocsin align --replay CKPT -- COMMAND_A -- COMMAND_B");
+        return CLI_INPUT;
+    }
+    int exit_code = cli_replay_record(&pair, options->replay);
+    return exit_code == CLI_HOLDS ? align_pair(&pair, options, CLI_REPLAY_NOTE) : exit_code;
 }
 
 int cmd_align(int argc, char **argv)
@@ -101,6 +194,15 @@ int cmd_align(int argc, char **argv)
          &align_by.map},
         {"whole", 0, CLI_FLAG, NULL,
          "compare what all ranks hold together (always, if layouts differ)", &align_by.whole},
+        {"drill", 0, CLI_FLAG, NULL, "run both again, and look closely where they part",
+         &align_by.drill},
+        {"replay", 0, CLI_TEXT, "CKPT", "record two commands from one checkpoint, and align them",
+         &align_by.replay},
+        {"mode", 0, CLI_CHOICE, "trusted|online|full|drill", "of --replay: what is recorded",
+         &align_by.mode},
+        {"output", 'o', CLI_TEXT, "DIR", "of --drill and --replay: folder of the new runs",
+         &align_by.output},
+        {"force", 'f', CLI_FLAG, NULL, "replace runs that are there", &align_by.force},
     };
     const cli_usage usage = {
         .command = "align",
@@ -119,7 +221,7 @@ int cmd_align(int argc, char **argv)
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code)) {
         return exit_code;
     }
-    if (operands.count != 2) {
+    if (!align_by.replay && (operands.plain != 2 || (operands.count > 2 && !align_by.drill))) {
         cli_error("tocsin align needs two recorded runs, not %zu", operands.count);
         cli_hint("tocsin align RUN_A RUN_B");
         return CLI_INPUT;
@@ -129,5 +231,7 @@ int cmd_align(int argc, char **argv)
         cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
         return CLI_INPUT;
     }
-    return align(operands.items[0], operands.items[1], &align_by);
+    return align_by.replay  ? replay(&operands, &align_by)
+           : align_by.drill ? drill(&operands, &align_by)
+                            : align(operands.items[0], operands.items[1], &align_by);
 }

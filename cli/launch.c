@@ -103,14 +103,26 @@ static void watched_signals(sigset_t *set)
     sigaddset(set, SIGCHLD);
 }
 
+/* In the child: false with errno. */
+static bool behave(const cli_launch_manner *manner)
+{
+    if (manner->output_to_errors && dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        return false;
+    }
+    if (manner->pinned && sched_setaffinity(0, sizeof manner->cpus, &manner->cpus) != 0) {
+        return false;
+    }
+    errno = 0;
+    return nice(manner->nice_by) != -1 || errno == 0;
+}
+
 /* In the child: never returns; a failure to execute is reported through the pipe. */
 static _Noreturn void become(const cli_launch *job, char *const *command,
                              const cli_launch_variable *variables, size_t variable_count,
-                             const cli_launch_scheduling *scheduling, int report_fd)
+                             const cli_launch_manner *manner, int report_fd)
 {
     int failure = 0;
-    if (scheduling && (sched_setaffinity(0, sizeof scheduling->cpus, &scheduling->cpus) != 0 ||
-                       (errno = 0, nice(scheduling->nice_by) == -1 && errno != 0))) {
+    if (manner && !behave(manner)) {
         failure = errno;
     }
     for (size_t i = 0; i < variable_count && !failure; i++) {
@@ -142,7 +154,7 @@ static int read_report(int report_fd)
 
 tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                const cli_launch_variable *variables, size_t variable_count,
-                               const cli_launch_scheduling *scheduling, tocsin_error *error)
+                               const cli_launch_manner *manner, tocsin_error *error)
 {
     assert(job && command && command[0]);
     assert(variables || variable_count == 0);
@@ -160,7 +172,7 @@ tocsin_status cli_launch_start(cli_launch *job, char *const *command,
     sigaction(SIGCHLD, &keep_status, &job->on_child);
     job->pid = fork();
     if (job->pid == 0) {
-        become(job, command, variables, variable_count, scheduling, report[1]);
+        become(job, command, variables, variable_count, manner, report[1]);
     }
     int failure = job->pid < 0 ? errno : 0;
     close(report[1]);

@@ -14,11 +14,13 @@ typedef struct cli_launch_variable {
     const char *value; /* NULL: removed from the child's environment */
 } cli_launch_variable;
 
-/* How the system is to schedule the child. */
-typedef struct cli_launch_scheduling {
+/* What else the child is given. */
+typedef struct cli_launch_manner {
+    bool output_to_errors; /* stdout is our stderr */
+    bool pinned;           /* to these: */
     cpu_set_t cpus;
     int nice_by; /* added to ours */
-} cli_launch_scheduling;
+} cli_launch_manner;
 
 typedef struct cli_launch {
     pid_t pid;
@@ -34,7 +36,7 @@ typedef struct cli_launch {
 TOCSIN_MUST_CHECK tocsin_status cli_launch_check(char *const *command, tocsin_error *error);
 
 /* Start `command` (NULL-terminated, found in PATH) in our process group with these variables,
- * `scheduling` NULL: as we are. From
+ * `manner` NULL: as we are. From
  * here to cli_launch_end the signals INT, TERM, HUP and CHLD are blocked here; cli_launch_wait
  * handles them. From here to our end PIPE is ignored: a reader of our messages who goes away must
  * not cost the job's status. Errors: E_NOT_FOUND, E_IO: the program could not be executed,
@@ -42,7 +44,7 @@ TOCSIN_MUST_CHECK tocsin_status cli_launch_check(char *const *command, tocsin_er
 TOCSIN_MUST_CHECK tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                                  const cli_launch_variable *variables,
                                                  size_t variable_count,
-                                                 const cli_launch_scheduling *scheduling,
+                                                 const cli_launch_manner *manner,
                                                  tocsin_error *error);
 
 /* Wait for the end of the child, at most `timeout_ms` (negative: no limit). Signals that another

@@ -219,7 +219,7 @@ cli_parsed cli_options_parse(const cli_usage *usage, int argc, char **argv, cli_
     option_parser parser = {usage, argc, argv, 1, problem};
 
     *problem = (cli_problem){0};
-    *operands = (cli_operands){argv + 1, 0};
+    *operands = (cli_operands){.items = argv + 1};
     while (parser.next < argc) {
         char *word = argv[parser.next++];
         bool ends_options = strcmp(word, "--") == 0;
@@ -238,6 +238,7 @@ cli_parsed cli_options_parse(const cli_usage *usage, int argc, char **argv, cli_
             return parsed;
         }
     }
+    operands->plain = operands->count;
     while (parser.next < argc) {
         operands->items[operands->count++] = argv[parser.next++];
     }

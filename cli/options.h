@@ -44,6 +44,7 @@ typedef struct cli_usage {
 typedef struct cli_operands {
     char **items;
     size_t count;
+    size_t plain; /* of them before "--" or, where a command follows, before it */
 } cli_operands;
 
 typedef struct cli_problem {

@@ -264,8 +264,7 @@ static int launch(cli_recording *recording, const char *modules, const char *pyt
         variables[FIXED + i] = options->variables[i];
     }
     if (cli_launch_start(&recording->job, recording->command, variables,
-                         FIXED + options->variable_count, options->scheduling,
-                         &error) != TOCSIN_OK) {
+                         FIXED + options->variable_count, options->manner, &error) != TOCSIN_OK) {
         return cli_fail(&error);
     }
     return CLI_HOLDS;

@@ -24,9 +24,9 @@ typedef struct cli_recording_options {
                         says */
     bool force;
     bool quiet;
-    const cli_launch_variable *variables;    /* further ones of the job */
-    size_t variable_count;                   /* at most RECORDING_VARIABLES_MAX */
-    const cli_launch_scheduling *scheduling; /* NULL: as we are */
+    const cli_launch_variable *variables; /* further ones of the job */
+    size_t variable_count;                /* at most RECORDING_VARIABLES_MAX */
+    const cli_launch_manner *manner;      /* NULL: as we are */
 } cli_recording_options;
 
 typedef struct cli_recording {

@@ -36,7 +36,7 @@ static const char *repeat_name(size_t index)
 /* ---- jitter ---------------------------------------------------------------------------------- */
 
 typedef struct jitter_plan {
-    cli_launch_scheduling scheduling;
+    cli_launch_manner manner;
     char threads[CLI_NUMBER_BYTES], seed[CLI_NUMBER_BYTES];
     cli_launch_variable variables[3];
 } jitter_plan;
@@ -78,10 +78,12 @@ static int draw_cpus(cpu_set_t *chosen, uint64_t *state)
 static void draw_jitter(const cli_repeat_options *repeat, uint64_t number, jitter_plan *jitter)
 {
     uint64_t first = repeat->seed, state = repeat->seed ^ number << 32;
-    uint64_t cores = (uint64_t)draw_cpus(&jitter->scheduling.cpus, &state);
+    uint64_t cores = (uint64_t)draw_cpus(&jitter->manner.cpus, &state);
     uint64_t most = cores > 1 ? cores : 2;
     uint64_t threads = 1 + (draw(&first) % most + number) % most;
-    jitter->scheduling.nice_by = (int)(draw(&state) % (NICE_MAX + 1));
+    jitter->manner.output_to_errors = false;
+    jitter->manner.pinned = true;
+    jitter->manner.nice_by = (int)(draw(&state) % (NICE_MAX + 1));
     snprintf(jitter->threads, sizeof jitter->threads, "%" PRIu64, threads);
     snprintf(jitter->seed, sizeof jitter->seed, "%" PRIu64, draw(&state) | 1);
     jitter->variables[0] = (cli_launch_variable){"OMP_NUM_THREADS", jitter->threads};
@@ -102,9 +104,8 @@ static void tell_begin(const repeat_series *series, uint64_t number, const jitte
     }
     cli_note("repeat %" PRIu64 " of %" PRIu64 ": %s thread%s on %d CPU%s, nice %d, delays by %s",
              number, series->repeat->count, jitter->threads,
-             strcmp(jitter->threads, "1") == 0 ? "" : "s", CPU_COUNT(&jitter->scheduling.cpus),
-             CPU_COUNT(&jitter->scheduling.cpus) == 1 ? "" : "s", jitter->scheduling.nice_by,
-             jitter->seed);
+             strcmp(jitter->threads, "1") == 0 ? "" : "s", CPU_COUNT(&jitter->manner.cpus),
+             CPU_COUNT(&jitter->manner.cpus) == 1 ? "" : "s", jitter->manner.nice_by, jitter->seed);
 }
 
 /* Record one; number from 1. */
@@ -121,7 +122,7 @@ static int run_once(repeat_series *series, uint64_t number, char *const *command
         draw_jitter(series->repeat, number, &jitter);
         options.variables = jitter.variables;
         options.variable_count = sizeof jitter.variables / sizeof jitter.variables[0];
-        options.scheduling = &jitter.scheduling;
+        options.manner = &jitter.manner;
     }
     if (!cli_run_folder_join(series->folder, repeat_name(number - 1), directory)) {
         return CLI_INPUT;

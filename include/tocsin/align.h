@@ -76,6 +76,16 @@ typedef struct tocsin_align_side {
     size_t holder_count;    /* else that have the boundary */
 } tocsin_align_side;
 
+/* Rows of a pivot's tensor that differ: `rows` of `axis` from `first` on (tocsin align --drill). */
+typedef struct tocsin_align_tile {
+    uint32_t axis;
+    int64_t first, rows;
+    bool located;         /* exactly one word of the tile differs, and: */
+    const int64_t *index; /* its element in the whole tensor */
+    uint32_t word;
+    tocsin_word_change change;
+} tocsin_align_tile;
+
 /* A boundary at which the runs part. Texts are the result's and never NULL. */
 typedef struct tocsin_align_pivot {
     int64_t rank;          /* -1: not distributed */
@@ -99,6 +109,10 @@ typedef struct tocsin_align_pivot {
     const char *last_equal;   /* the id of the last boundary before it that is equal; or "" */
     const char *const *stack; /* the site, then the calls around it, outermost last */
     size_t stack_count;
+    const tocsin_align_tile *tiles; /* that differ, of */
+    size_t tile_count, tiles_compared;
+    const int64_t *shape; /* of the tensor; NULL without tiles */
+    uint32_t shape_ndim;
 } tocsin_align_pivot;
 
 /* What was compared of one process, and how far it was identical. */

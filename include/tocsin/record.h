@@ -105,6 +105,16 @@ TOCSIN_API tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recor
                                                     tocsin_attribute attribute,
                                                     tocsin_variable_kind kind);
 
+/* Look closely at one training step (from 1; 0: none, the default): whatever is digested in it is
+ * digested by tiles, too, rows of its leading axis, finest the tensor of this name and attribute.
+ * Errors: E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_recorder_drill(tocsin_recorder *recorder,
+                                                                 int64_t step, const char *name,
+                                                                 const char *attribute,
+                                                                 tocsin_error *error);
+/* Is the present step that one, or is there none? Else boundaries need not be read. */
+TOCSIN_API bool tocsin_recorder_looks_closely(const tocsin_recorder *recorder);
+
 /* ---- 3. States ----------------------------------------------------------------------------- */
 
 typedef struct tocsin_sample_digest {

@@ -1,4 +1,4 @@
-/* tocsin/run.h - writing run.json: what was run, where, when, with which version.
+/* tocsin/run.h - run.json: what was run, where, when, with which version.
  *
  * Format: docs/formats/run.md. The environment is never written: it may hold secrets.
  */
@@ -32,6 +32,17 @@ typedef struct tocsin_run_description {
  * E_MEMORY. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_run_describe(
     const char *directory, const tocsin_run_description *description, tocsin_error *error);
+
+/* The command that made a run, and the folder it ran in ("" when it does not say). The words end in
+ * NULL and live as long as the object. Errors: E_FORMAT (run.json does not say), E_MEMORY. */
+struct tocsin_run;
+typedef struct tocsin_run_command tocsin_run_command;
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_run_command_read(const struct tocsin_run *run,
+                                                                   tocsin_run_command **command,
+                                                                   tocsin_error *error);
+TOCSIN_API void tocsin_run_command_free(tocsin_run_command *command);
+TOCSIN_API char *const *tocsin_run_command_words(const tocsin_run_command *command);
+TOCSIN_API const char *tocsin_run_command_folder(const tocsin_run_command *command);
 
 #ifdef __cplusplus
 }

@@ -60,6 +60,9 @@ TOCSIN_API tocsin_id tocsin_trace_define_function(tocsin_trace_writer *writer, c
                                                   tocsin_role role);
 TOCSIN_API tocsin_id tocsin_trace_define_variable(tocsin_trace_writer *writer, const char *name,
                                                   tocsin_variable_kind kind, const char *type);
+/* Has this variable, which was defined, that name? */
+TOCSIN_API bool tocsin_trace_variable_is(tocsin_trace_writer *writer, tocsin_id variable,
+                                         const char *name);
 TOCSIN_API tocsin_id tocsin_trace_define_shape(tocsin_trace_writer *writer, uint32_t ndim,
                                                const int64_t *sizes);
 TOCSIN_API tocsin_id tocsin_trace_define_site(tocsin_trace_writer *writer, const char *file,

@@ -305,6 +305,9 @@ static tocsin_align_pivot make_pivot(run_aligner *aligner, int64_t rank, int64_t
                                 .a = side_of(aligner, &found->a),
                                 .b = side_of(aligner, &found->b)};
     locate(aligner, found, &pivot);
+    if (!tocsin_tiles_show(found, &aligner->names, words_per_element(found->a.dtype),
+                           &aligner->result->arena, &pivot))
+        aligner->starved = true;
     tocsin_arena *arena = &aligner->result->arena;
     if (!tocsin_align_own_place(arena, &aligner->names, &found->a, &pivot, &pivot.a) ||
         !tocsin_align_own_place(arena, &aligner->names, &found->b, &pivot, &pivot.b))

@@ -51,6 +51,15 @@ typedef struct tocsin_shard {
     uint32_t shape, offset; /* sizes, as bytes; 0: all of it */
 } tocsin_shard;
 
+#define TOCSIN_TILES_MAX (1u << 16) /* of one boundary */
+
+typedef struct tocsin_tile { /* tile.c: some rows of a boundary's tensor */
+    struct tocsin_tile *next;
+    uint32_t axis;
+    int64_t first, rows;
+    tocsin_digest digest; /* in the coordinates of the whole */
+} tocsin_tile;
+
 typedef struct tocsin_boundary {
     uint32_t name, attribute, operation, phase; /* texts */
     uint32_t shape;                             /* sizes, as bytes */
@@ -74,6 +83,8 @@ typedef struct tocsin_boundary {
     uint32_t partial;           /* text: a reduction over ranks is still to be made; else 0 */
     const tocsin_shard *shards; /* of one composed from ranks; else NULL */
     uint32_t shard_count;
+    tocsin_tile *tiles, *last_tile; /* a list that lives as long as the window */
+    uint32_t tile_count;
 } tocsin_boundary;
 
 typedef struct tocsin_boundary_stream { /* of one thread in one step */
@@ -279,6 +290,17 @@ const tocsin_whole_account *tocsin_whole_get_account(const tocsin_whole *whole);
 
 #define TOCSIN_ALIGN_CONDITIONS_MAX 16
 
+typedef struct tocsin_tile_pair { /* that differs */
+    uint32_t axis;
+    int64_t first, rows;
+    tocsin_digest a, b;
+} tocsin_tile_pair;
+
+typedef struct tocsin_tiles_found {
+    const tocsin_tile_pair *pairs;
+    size_t count, compared;
+} tocsin_tiles_found;
+
 /* Two boundaries that differ, with what their windows would take along. */
 typedef struct tocsin_difference_found {
     tocsin_boundary a, b; /* texts and chains copied into the arena */
@@ -286,6 +308,7 @@ typedef struct tocsin_difference_found {
     uint32_t ordinal;
     tocsin_align_cause cause;
     const char *source, *last_equal; /* ids, or "" */
+    tocsin_tiles_found tiles;
 } tocsin_difference_found;
 
 typedef struct tocsin_gap_found {
@@ -370,5 +393,20 @@ TOCSIN_MUST_CHECK bool tocsin_stability_note(tocsin_stability *stability,
 TOCSIN_MUST_CHECK bool tocsin_stability_find(tocsin_stability *stability,
                                              const tocsin_unstable_boundary *boundary,
                                              size_t *index);
+
+/* ---- tile.c ---------------------------------------------------------------------------------- */
+
+/* Is this state a tile of the one before it? */
+bool tocsin_tile_is(const tocsin_trace *trace, const tocsin_event *event);
+/* Hang it on its boundary; one that does not fit is left out. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_tile_add(const tocsin_trace *trace, const tocsin_event *event,
+                                       tocsin_boundary *boundary, tocsin_arena *arena);
+/* The tiles that differ; none if the two are cut otherwise. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_tiles_differ(const tocsin_boundary *a, const tocsin_boundary *b,
+                                           tocsin_arena *arena, tocsin_tiles_found *found);
+/* As they stand in the result; `words` an element. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_tiles_show(const tocsin_difference_found *found,
+                                         const tocsin_intern *names, uint32_t words,
+                                         tocsin_arena *arena, tocsin_align_pivot *pivot);
 
 #endif

@@ -405,6 +405,21 @@ static tocsin_boundary boundary_in(tocsin_boundary_reader *reader, const boundar
     return boundary;
 }
 
+/* A tile of the boundary before it. */
+static bool add_tile(tocsin_boundary_reader *reader, boundary_thread *thread,
+                     const tocsin_event *event)
+{
+    if (thread->stream.boundaries.count == 0)
+        return true;
+    tocsin_boundary *boundary =
+        &thread->stream.boundaries.items[thread->stream.boundaries.count - 1];
+    uint32_t name = cached(reader, &reader->variables, event->state.variable, make_variable);
+    uint32_t attribute = cached(reader, &reader->strings, event->state.attribute, make_string);
+    if (boundary->name != name || boundary->attribute != attribute)
+        return true;
+    return tocsin_tile_add(reader->trace, event, boundary, &reader->texts);
+}
+
 static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
                       const tocsin_event *event)
 {
@@ -413,6 +428,8 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
                                tocsin_trace_variable_name(reader->trace, state->variable),
                                tocsin_trace_string(reader->trace, state->attribute)))
         return true;
+    if (tocsin_tile_is(reader->trace, event))
+        return add_tile(reader, thread, event);
     tocsin_boundary boundary = boundary_in(reader, thread, state->moment);
     bool ok = true;
     boundary.name = cached(reader, &reader->variables, state->variable, make_variable);

@@ -107,9 +107,11 @@ static bool add_difference(const tocsin_comparison *comparison, const tocsin_pai
     found.cause = tocsin_align_cause_find(pair, at, &source);
     found.source = keep_id(comparison, pair, source);
     found.last_equal = keep_id(comparison, pair, tocsin_align_cause_last_equal(pair, at));
-    return found.source && found.last_equal && copy_parts(comparison, &found.a) &&
-           copy_parts(comparison, &found.b) && copy_chain(comparison, &found.a) &&
-           copy_chain(comparison, &found.b) && TOCSIN_VEC_PUSH(&comparison->parting->found, found);
+    return found.source && found.last_equal &&
+           tocsin_tiles_differ(a, b, comparison->arena, &found.tiles) &&
+           copy_parts(comparison, &found.a) && copy_parts(comparison, &found.b) &&
+           copy_chain(comparison, &found.a) && copy_chain(comparison, &found.b) &&
+           TOCSIN_VEC_PUSH(&comparison->parting->found, found);
 }
 
 static bool is_condition(const tocsin_boundary *boundary)

@@ -43,4 +43,22 @@ void tocsin_selection_free(tocsin_selection *selection);
 /* What is read when everything is recorded. */
 void tocsin_sampling_plan_all(tocsin_sampling_plan *plan);
 
+/* ---- tiles.c ------------------------------------------------------------------------------- */
+
+/* The step that is looked at closely. Zero: none. */
+typedef struct tocsin_drill {
+    int64_t step;           /* from 1; 0: none */
+    char *name, *attribute; /* of the tensor that is cut finely */
+    uint64_t budget;        /* tiles that others may still have */
+} tocsin_drill;
+
+/* Errors: E_MEMORY; to be ended even so. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_drill_begin(tocsin_drill *drill, int64_t step,
+                                                   const char *name, const char *attribute,
+                                                   tocsin_error *error);
+void tocsin_drill_end(tocsin_drill *drill);
+/* Emit the tiles of a sample that has a view and was emitted. */
+void tocsin_drill_tiles(tocsin_drill *drill, tocsin_trace_writer *writer, tocsin_id attribute,
+                        const tocsin_sample *sample);
+
 #endif

@@ -44,6 +44,7 @@ struct tocsin_recorder {
     uint32_t leader_slot;
     uint32_t leader_lag; /* steps of others since the leader's last */
 
+    tocsin_drill drill;
     uint64_t digested_bytes;
     uint64_t cost_ns, steps_seen; /* since the file was opened */
     uint64_t first_step_ns, first_step_cost_ns, last_step_ns, last_step_cost_ns;
@@ -60,6 +61,7 @@ static void recorder_free(tocsin_recorder *recorder)
         tocsin_free(recorder->meta.items[i].name);
     TOCSIN_VEC_FREE(&recorder->meta);
     tocsin_selection_free(&recorder->selection);
+    tocsin_drill_end(&recorder->drill);
     tocsin_free(recorder->directory);
     tocsin_free(recorder);
 }
@@ -262,6 +264,18 @@ tocsin_sampling tocsin_recorder_sampling(const tocsin_recorder *recorder, tocsin
     return (tocsin_sampling)amount;
 }
 
+tocsin_status tocsin_recorder_drill(tocsin_recorder *recorder, int64_t step, const char *name,
+                                    const char *attribute, tocsin_error *error)
+{
+    tocsin_drill_end(&recorder->drill);
+    return tocsin_drill_begin(&recorder->drill, step, name, attribute, error);
+}
+
+bool tocsin_recorder_looks_closely(const tocsin_recorder *recorder)
+{
+    return recorder->drill.step == 0 || recorder->step + 1 == recorder->drill.step;
+}
+
 /* ---- 3. States ----------------------------------------------------------------------------- */
 
 static tocsin_id attribute_id(tocsin_recorder *recorder, tocsin_attribute attribute)
@@ -315,6 +329,9 @@ bool tocsin_recorder_sample(tocsin_recorder *recorder, const tocsin_sample *samp
     if (digested)
         event.state.flags |= TOCSIN_STATE_DIGESTED;
     tocsin_trace_emit(recorder->writer, &event);
+    if (__builtin_expect(recorder->drill.step != 0, 0) && digested && sample->view != NULL &&
+        tocsin_recorder_looks_closely(recorder))
+        tocsin_drill_tiles(&recorder->drill, recorder->writer, event.state.attribute, sample);
     if (digested && computed != NULL)
         *computed = result;
     return digested;

@@ -24,5 +24,8 @@ void tocsin_report_json_whole(tocsin_json *json, const tocsin_align_result *resu
                               tocsin_report_write_pivot *write_pivot);
 void tocsin_report_text_holders(tocsin_string *out, const tocsin_align_side *side);
 void tocsin_report_json_holders(tocsin_json *json, const tocsin_align_side *side);
+/* The rows of a pivot that differ (report_align_tiles.c). */
+void tocsin_report_text_tiles(tocsin_string *out, const tocsin_align_pivot *pivot);
+void tocsin_report_json_tiles(tocsin_json *json, const tocsin_align_pivot *pivot);
 
 #endif

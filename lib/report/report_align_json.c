@@ -117,6 +117,7 @@ static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
     write_text(json, "role", pivot->attribute);
     write_text(json, "difference", tocsin_difference_text(pivot->difference));
     write_elements(json, pivot);
+    tocsin_report_json_tiles(json, pivot);
     tocsin_json_key(json, "stack");
     tocsin_json_begin_array(json);
     for (size_t c = 0; c < pivot->stack_count; ++c)

@@ -127,6 +127,7 @@ static void append_pivot(tocsin_string *out, const tocsin_align_result *result,
         return;
     if (pivot->located)
         append_element(out, pivot);
+    tocsin_report_text_tiles(out, pivot);
     append_side(out, "A", &pivot->a, pivot->located);
     append_side(out, "B", &pivot->b, pivot->located);
     append_origin(out, result, pivot);

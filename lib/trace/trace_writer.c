@@ -345,6 +345,21 @@ tocsin_id tocsin_trace_define_variable(tocsin_trace_writer *writer, const char *
     return define_numbers(writer, TOCSIN_DEFINE_VARIABLE, name_id, kind, type_id, 3);
 }
 
+bool tocsin_trace_variable_is(tocsin_trace_writer *writer, tocsin_id variable, const char *name)
+{
+    size_t bytes, name_bytes = strlen(name);
+    uint64_t name_id = 0;
+    const char *text = NULL;
+    pthread_mutex_lock(&writer->dictionary_lock);
+    const char *content =
+        tocsin_intern_text(&writer->definitions[TOCSIN_DEFINE_VARIABLE], variable, &bytes);
+    if (content && tocsin_varint_get((const uint8_t *)content, bytes, &name_id) > 0)
+        text = tocsin_intern_text(&writer->definitions[TOCSIN_DEFINE_STRING], (uint32_t)name_id,
+                                  &bytes);
+    pthread_mutex_unlock(&writer->dictionary_lock);
+    return text && bytes == name_bytes && memcmp(text, name, bytes) == 0;
+}
+
 tocsin_id tocsin_trace_define_shape(tocsin_trace_writer *writer, uint32_t ndim,
                                     const int64_t *sizes)
 {

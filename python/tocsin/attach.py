@@ -15,6 +15,8 @@ class Environment:
     TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted",
                       "full" or "drill" (docs/align.md)
     TOCSIN_INJECT     faults to put in, for trying out what finds them (docs/inject.md)
+    TOCSIN_DRILL      STEP:ROLE:NAME: boundaries only in this step, and tensors by tiles, finest
+                      that one
     TOCSIN_JITTER     a number: small random delays at hooked calls, drawn from it
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
@@ -26,6 +28,7 @@ class Environment:
         self.sample = variables.get("TOCSIN_SAMPLE") or "1"
         self.boundaries = variables.get("TOCSIN_BOUNDARIES") or "online"
         self.inject = variables.get("TOCSIN_INJECT", "")
+        self.drill = variables.get("TOCSIN_DRILL", "")
         self.jitter = variables.get("TOCSIN_JITTER") or "0"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
 
@@ -33,6 +36,15 @@ class Environment:
         if not self.sample.isdecimal() or not 1 <= int(self.sample) < 2**31:
             raise ValueError(f"TOCSIN_SAMPLE is {self.sample!r}, not a number of steps")
         return int(self.sample)
+
+    def drill_place(self):
+        """(step, name, role), or None."""
+        if not self.drill:
+            return None
+        step, role, name = (*self.drill.split(":", 2), "", "")[:3]
+        if not step.isdecimal() or not 1 <= int(step) < 2**62 or not role:
+            raise ValueError(f"TOCSIN_DRILL is {self.drill!r}, not STEP:ROLE:NAME")
+        return int(step), name, role
 
     def jitter_seed(self):
         if not self.jitter.isdecimal() or int(self.jitter) >= 2**64:
@@ -60,6 +72,7 @@ def attach(environment: Environment | None = None) -> bool:
             environment.packages,
             environment.digest_every(),
             environment.boundaries,
+            environment.drill_place(),
         )
         if environment.inject:
             from tocsin import injection

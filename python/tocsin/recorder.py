@@ -92,7 +92,7 @@ def _place():
 
 
 def start(directory, mode="record", selection=None, packages=(), digest_every=1,
-          boundaries="online"):
+          boundaries="online", drill=None):
     """Record this process into a run. Raises when that cannot be done."""
     global _directory
     torch = sys.modules["torch"]
@@ -100,6 +100,8 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
     try:
         _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
         _core.recorder_boundaries(boundaries)
+        if drill is not None:
+            _core.recorder_drill(*drill)
         _core.recorder_pieces(pieces.read)
         try:
             layout.calibrate(torch, _core)

@@ -2,9 +2,9 @@
 
 CHANGE: none, or where what is done: bit (of one weight's gradient, step 3), weight (one of the
 second layer's, between steps 2 and 3), seed (dropout's, from step 3), data (one pixel of the batch
-of step 4), rows (two of a gradient swapped), dtype (of a buffer), wrapped (only names change),
-extra (one more parameter, whose gradient is None), short (a step less). With ranks, RANK does it
-alone.
+of step 4), rows (two of a gradient swapped), warp (a bit of each 32nd word of it), dtype (of a
+buffer), wrapped (only names change), extra (one more parameter, whose gradient is None), short (a
+step less). With ranks, RANK does it alone.
 """
 
 import os
@@ -67,6 +67,9 @@ def main():
             flip(model.first.weight.grad, (11, 5), 19)
         if step == 3 and change == "rows":
             swap(model.second.weight.grad, 1, 2)
+        if step == 3 and change == "warp":
+            for row in (0, 2):
+                flip(model.second.weight.grad, (row, 5), 21)
         if step == 3 and change == "weight":
             flip(model.second.weight, (3, 7), 30)
         for parameter in model.parameters():

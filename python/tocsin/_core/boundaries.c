@@ -53,7 +53,7 @@ typedef struct tensor_passage { /* what passes which boundary */
 static void record_tensor(const tensor_passage *passage, PyObject *tensor)
 {
     tensor_meta meta;
-    if (!tensor_meta_read(tensor, &meta))
+    if (!tocsin_recorder_looks_closely(observe_recorder) || !tensor_meta_read(tensor, &meta))
         return;
     tocsin_tensor_view view = {.data = meta.data,
                                .dtype = (tocsin_dtype)meta.dtype,
@@ -107,7 +107,7 @@ static PyMethodDef gradient_method = {"tocsin_gradient", gradient_arrived, METH_
 static void ask_for_gradient(tocsin_id variable, PyObject *tensor)
 {
     tensor_meta meta;
-    if (!tensor_meta_read(tensor, &meta))
+    if (!tocsin_recorder_looks_closely(observe_recorder) || !tensor_meta_read(tensor, &meta))
         return;
     bool wanted = meta.requires_grad && meta.has_grad_fn;
     tensor_meta_release(&meta);

@@ -53,6 +53,22 @@ static PyObject *recorder_boundaries(PyObject *module, PyObject *mode)
     Py_RETURN_NONE;
 }
 
+/* recorder_drill(step, name, attribute): look closely at one step, finest at that tensor */
+static PyObject *recorder_drill(PyObject *module, PyObject *arguments)
+{
+    long long step;
+    const char *name, *attribute;
+    tocsin_error error;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "Lss:recorder_drill", &step, &name, &attribute))
+        return NULL;
+    if (recorder == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "recorder_open first");
+    if (tocsin_recorder_drill(recorder, step, name, attribute, &error) != TOCSIN_OK)
+        return raise_error(&error);
+    Py_RETURN_NONE;
+}
+
 static bool add_selected(PyObject *dict, const char *name, bool arguments)
 {
     return PyDict_SetItemString(dict, name, arguments ? Py_True : Py_False) == 0;
@@ -298,6 +314,7 @@ static PyMethodDef functions[] = {
     {"recorder_open", recorder_open, METH_VARARGS, NULL},
     {"recorder_boundaries", recorder_boundaries, METH_O, NULL},
     {"recorder_pieces", recorder_pieces, METH_O, NULL},
+    {"recorder_drill", recorder_drill, METH_VARARGS, NULL},
     {"jitter_seed", jitter_seed, METH_O, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
