@@ -160,6 +160,20 @@ typedef struct tocsin_align_gap {
     const char *reason; /* a text of TOCSIN_GAP_TABLE */
 } tocsin_align_gap;
 
+/* Does a setting decide which bits are computed? X(NAME, "text") */
+#define TOCSIN_RATING_TABLE(X)                                                                     \
+    X(DECIDES, "decides")                                                                          \
+    X(MAY, "may decide")                                                                           \
+    X(HARMLESS, "harmless")
+
+typedef enum tocsin_rating {
+#define X(name, text) TOCSIN_RATING_##name,
+    TOCSIN_RATING_TABLE(X)
+#undef X
+} tocsin_rating;
+
+TOCSIN_API const char *tocsin_rating_text(tocsin_rating rating);
+
 /* What is not compared as a result of training, but decides what follows: a generator of random
  * numbers, or a setting (determinism.py). */
 typedef struct tocsin_align_condition {
@@ -167,7 +181,8 @@ typedef struct tocsin_align_condition {
     int64_t step;     /* where it differs first */
     const char *name; /* "torch", "OMP_NUM_THREADS" */
     bool generator;
-    const char *a, *b; /* of a setting: its texts; "" where a run does not have it */
+    const char *a, *b;    /* of a setting: its texts; "" where a run does not have it */
+    tocsin_rating rating; /* of a setting */
 } tocsin_align_condition;
 
 /* Differences at a boundary that does not repeat (tocsin/stability.h): scored, no pivots. */
@@ -219,7 +234,7 @@ typedef struct tocsin_align_result {
     size_t downstream; /* ranks that parted later, by what they received */
     const tocsin_align_rank *ranks;
     size_t rank_count;
-    const tocsin_align_condition *conditions; /* that differ */
+    const tocsin_align_condition *conditions; /* that differ: settings by rating, generators */
     size_t condition_count;
     const tocsin_align_gap *gaps; /* at most 64 */
     size_t gap_count;
@@ -290,7 +305,8 @@ typedef struct tocsin_align_options {
     tocsin_align_visit *visit;  /* shown every row; NULL: nobody is */
     void *context;              /* the visitor's */
     const tocsin_name_map *map; /* between the names of two frameworks, or NULL */
-    bool whole; /* compare what the ranks hold together, also where layouts are the same */
+    bool whole;         /* compare what the ranks hold together, also where layouts are the same */
+    bool settings_only; /* read no further than the step in which they stand */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

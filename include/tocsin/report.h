@@ -67,6 +67,12 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_alignment(
     const tocsin_align_result *result, const char *a, const char *b, tocsin_report_format format,
     bool all, FILE *stream, tocsin_error *error);
 
+/* The settings that differ, of an alignment that looked for no more (settings_only). Errors:
+ * E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_report_print_settings(const tocsin_align_result *result, const char *a, const char *b,
+                             tocsin_report_format format, FILE *stream, tocsin_error *error);
+
 /* Two runs side by side as a trace for ui.perfetto.dev (protobuf): processes, threads, slices for
  * steps, calls and boundaries, arrows between paired ones (the first 10,000, and 100,000 that
  * differ), pivots as instants. Time is the row of the pairing, one microsecond each; the runs' own

@@ -375,8 +375,10 @@ static bool add_conditions(run_aligner *aligner, const tocsin_parting *parting)
         condition.name = keep(aligner, condition.name);
         condition.a = keep(aligner, condition.a);
         condition.b = keep(aligner, condition.b);
-        if (!TOCSIN_VEC_PUSH(&aligner->conditions, condition))
+        if (aligner->starved || !TOCSIN_VEC_PUSH(&aligner->conditions, condition))
             return false;
+        aligner->conditions.count =
+            tocsin_conditions_order(aligner->conditions.items, aligner->conditions.count);
     }
     return true;
 }

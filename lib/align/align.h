@@ -73,6 +73,7 @@ typedef struct tocsin_boundary {
     bool present, digested, gradient;
     bool parameter, buffer;
     bool generator, setting; /* they matter only by what follows from them */
+    uint8_t rating;          /* of a setting */
     tocsin_digest digest;
     tocsin_statistics statistics;
     uint32_t own; /* text: what this run calls it, if a map gave it another name; else 0 */
@@ -288,7 +289,7 @@ const tocsin_whole_account *tocsin_whole_get_account(const tocsin_whole *whole);
 
 /* ---- parting.c ----------------------------------------------------------------------------- */
 
-#define TOCSIN_ALIGN_CONDITIONS_MAX 16
+#define TOCSIN_ALIGN_CONDITIONS_MAX 256
 
 typedef struct tocsin_tile_pair { /* that differs */
     uint32_t axis;
@@ -374,6 +375,14 @@ TOCSIN_MUST_CHECK bool tocsin_align_own_place(tocsin_arena *arena, const tocsin_
                                               const tocsin_boundary *boundary,
                                               const tocsin_align_pivot *pivot,
                                               tocsin_align_side *side);
+
+/* ---- setting.c ------------------------------------------------------------------------------ */
+
+/* Of the event that states a setting. */
+tocsin_rating tocsin_setting_rating(const tocsin_trace *trace, const tocsin_event *event);
+/* Put the last of `count` > 0 conditions in its place: settings first, by rating; else as found. A
+ * setting that another rank has in the same way is dropped. Returns how many there are now. */
+size_t tocsin_conditions_order(tocsin_align_condition *conditions, size_t count);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */
 

@@ -290,15 +290,16 @@ static const char *keep_text(tocsin_boundary_reader *reader, tocsin_string *text
 }
 
 /* The values of a state as one text: "id 3 id 7". NULL: none, or out of memory (*ok false). */
-static const char *put_values(tocsin_boundary_reader *reader, const tocsin_event *event, bool *ok)
+static const char *put_values(tocsin_boundary_reader *reader, const tocsin_event *event,
+                              uint32_t value_count, bool *ok)
 {
     uint32_t count = 0;
-    for (uint32_t v = 0; v < event->value_count; ++v)
+    for (uint32_t v = 0; v < value_count; ++v)
         count += !tocsin_shard_is_place(reader->trace, event, v);
     if (count == 0)
         return NULL;
     tocsin_string text = {0};
-    for (uint32_t v = 0; v < event->value_count; ++v) {
+    for (uint32_t v = 0; v < value_count; ++v) {
         if (tocsin_shard_is_place(reader->trace, event, v))
             continue;
         if (text.bytes > 0)
@@ -455,7 +456,9 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
         boundary.digest = state->digest;
         boundary.statistics = state->statistics;
     }
-    boundary.text = put_values(reader, event, &ok);
+    if (boundary.setting)
+        boundary.rating = (uint8_t)tocsin_setting_rating(reader->trace, event);
+    boundary.text = put_values(reader, event, boundary.setting ? 1 : event->value_count, &ok);
     return ok && add_boundary(reader, thread, boundary);
 }
 

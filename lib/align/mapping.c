@@ -171,6 +171,8 @@ static bool add_part(tocsin_mapping *mapping, const tocsin_boundary_stream *from
         tocsin_boundary whole = *boundary;
         whole.name = name->whole;
         whole.digested = false;
+        whole.shards = NULL; /* of one part */
+        whole.shard_count = 0;
         joined_boundary fresh = {
             .at = (uint32_t)to->items.count, .point_of = at, .rule = name->place.rule};
         if (!push(to, &whole, (tocsin_align_item){0}) || !TOCSIN_VEC_PUSH(&mapping->joined, fresh))
@@ -218,8 +220,9 @@ static bool fit_together(const tocsin_mapping *mapping, const tocsin_boundary_st
         return false;
     for (uint32_t part = 0; part < joined->rule->parts; ++part) {
         const tocsin_boundary *boundary = &from->boundaries.items[joined->parts[part]];
-        if (!boundary->digested || !same_text(boundary, first) || boundary->dtype != first->dtype ||
-            boundary->ndim != first->ndim || !sizes_of(mapping, boundary, sizes) ||
+        if (!boundary->digested || boundary->whole || !same_text(boundary, first) ||
+            boundary->dtype != first->dtype || boundary->ndim != first->ndim ||
+            !sizes_of(mapping, boundary, sizes) ||
             memcmp(sizes + 1, first_sizes + 1, (first->ndim - 1) * sizeof *sizes) != 0 ||
             sizes[0] > INT64_MAX / 2 - *rows)
             return false;

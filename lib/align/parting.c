@@ -135,7 +135,8 @@ static bool add_condition(const tocsin_comparison *comparison, const tocsin_boun
     const tocsin_boundary *any = a ? a : b;
     const char *name = text_of(comparison, any->name);
     for (size_t c = 0; c < parting->conditions.count; ++c) {
-        if (strcmp(parting->conditions.items[c].name, name) == 0)
+        if (strcmp(parting->conditions.items[c].name, name) == 0 &&
+            parting->conditions.items[c].generator == any->generator)
             return true;
     }
     if (parting->conditions.count == TOCSIN_ALIGN_CONDITIONS_MAX)
@@ -143,6 +144,7 @@ static bool add_condition(const tocsin_comparison *comparison, const tocsin_boun
     tocsin_align_condition condition = {.step = comparison->step,
                                         .name = name,
                                         .generator = any->generator,
+                                        .rating = (tocsin_rating)any->rating,
                                         .a = setting_text(comparison, a),
                                         .b = setting_text(comparison, b)};
     return condition.a && condition.b && TOCSIN_VEC_PUSH(&parting->conditions, condition);
@@ -403,6 +405,9 @@ static tocsin_status compare_all(tocsin_comparison *comparison)
             return TOCSIN_OK;
         if (more_a && more_b)
             TOCSIN_TRY(compare_step(comparison));
+        if (comparison->options->settings_only && tocsin_whole_complete(comparison->a) &&
+            tocsin_whole_complete(comparison->b))
+            return TOCSIN_OK;
     }
 }
 

@@ -28,4 +28,9 @@ void tocsin_report_json_holders(tocsin_json *json, const tocsin_align_side *side
 void tocsin_report_text_tiles(tocsin_string *out, const tocsin_align_pivot *pivot);
 void tocsin_report_json_tiles(tocsin_json *json, const tocsin_align_pivot *pivot);
 
+/* What differs of the conditions; of one kind, as a member. */
+void tocsin_report_text_conditions(tocsin_string *out, const tocsin_align_result *result);
+void tocsin_report_json_conditions(tocsin_json *json, const tocsin_align_result *result,
+                                   bool generators);
+
 #endif

@@ -158,7 +158,8 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
     tocsin_json_end_array(json);
 }
 
-static void write_conditions(tocsin_json *json, const tocsin_align_result *result, bool generators)
+void tocsin_report_json_conditions(tocsin_json *json, const tocsin_align_result *result,
+                                   bool generators)
 {
     tocsin_json_key(json, generators ? "generators" : "settings");
     tocsin_json_begin_array(json);
@@ -171,6 +172,7 @@ static void write_conditions(tocsin_json *json, const tocsin_align_result *resul
         if (!generators) {
             write_text(json, "a", condition->a[0] ? condition->a : NULL);
             write_text(json, "b", condition->b[0] ? condition->b : NULL);
+            write_text(json, "rating", tocsin_rating_text(condition->rating));
         }
         tocsin_json_key(json, "step");
         tocsin_json_integer(json, condition->step);
@@ -217,8 +219,8 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
         write_pivot(&json, &result->pivots[p]);
     tocsin_json_end_array(&json);
     write_count(&json, "downstream_ranks", result->downstream);
-    write_conditions(&json, result, false);
-    write_conditions(&json, result, true);
+    tocsin_report_json_conditions(&json, result, false);
+    tocsin_report_json_conditions(&json, result, true);
     write_gaps(&json, result);
     tocsin_report_json_unstable(&json, result);
     tocsin_report_json_whole(&json, result, write_pivot);

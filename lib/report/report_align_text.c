@@ -175,7 +175,7 @@ static void append_ranks(tocsin_string *out, const tocsin_align_result *result)
 }
 
 /* Settings come first: they explain what follows. */
-static void append_conditions(tocsin_string *out, const tocsin_align_result *result)
+void tocsin_report_text_conditions(tocsin_string *out, const tocsin_align_result *result)
 {
     for (size_t c = 0; c < result->condition_count; ++c) {
         const tocsin_align_condition *condition = &result->conditions[c];
@@ -191,7 +191,10 @@ static void append_conditions(tocsin_string *out, const tocsin_align_result *res
         tocsin_report_append_visible(out, condition->a[0] ? condition->a : "not set");
         tocsin_string_append_text(out, " in A, ");
         tocsin_report_append_visible(out, condition->b[0] ? condition->b : "not set");
-        tocsin_string_append_text(out, " in B\n");
+        tocsin_string_printf(out, " in B (%s bits)\n",
+                             condition->rating == TOCSIN_RATING_HARMLESS
+                                 ? "harmless to"
+                                 : tocsin_rating_text(condition->rating));
     }
 }
 
@@ -233,7 +236,7 @@ void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_vie
     tocsin_string_append_text(out, " (B)\n");
     append_ranks(out, result);
     tocsin_report_text_whole(out, view);
-    append_conditions(out, result);
+    tocsin_report_text_conditions(out, result);
     append_pivots(out, view);
     tocsin_report_text_unstable(out, view);
     append_gaps(out, view);

@@ -5,14 +5,19 @@
 reproducibility, NVIDIA's on cuBLAS and NCCL, Intel's on conditional numerical reproducibility.
 """
 
+import importlib.util
 import os
 import random
 import sys
 
+from tocsin import fingerprint
+from tocsin.fingerprint import DECIDES, HARMLESS, MAY
+
 OK, MISSING, BAD = "ok", "missing", "bad value"
 LATE, GHOST, DEPRECATED = "too late", "ghost", "deprecated"
 
-# name, accepted values (None: any), who needs it ("" everybody, else a GPU), what it is for
+# name, accepted values (None: any), who needs it ("" everybody, "gpu", else whoever has that
+# package), what it is for
 _VARIABLES = (
     ("PYTHONHASHSEED", None, "", "the order of sets of strings"),
     ("OMP_NUM_THREADS", None, "", "sums on the CPU depend on the number of threads"),
@@ -21,8 +26,18 @@ _VARIABLES = (
     ("NCCL_ALGO", None, "gpu", "the order in which ranks are summed"),
     ("NCCL_PROTO", None, "gpu", "the same"),
     ("NCCL_NVLS_ENABLE", ("0",), "gpu", "sums in the switch"),
-    ("NVTE_ALLOW_NONDETERMINISTIC_ALGO", ("0",), "gpu", "Transformer Engine's attention"),
+    ("NCCL_MIN_NCHANNELS", None, "gpu", "sums are cut by channels; the same as the maximum"),
+    ("NCCL_MAX_NCHANNELS", None, "gpu", "the same as the minimum"),
+    ("NVTE_ALLOW_NONDETERMINISTIC_ALGO", ("0",), "transformer_engine", "its attention"),
+    ("FLASH_ATTENTION_DETERMINISTIC", ("1",), "flash_attn", "its backward, if the build reads it"),
+    ("MAMBA_DETERMINISTIC", ("1",), "mamba_ssm", "its backward"),
+    ("CAUSAL_CONV1D_DETERMINISTIC", ("1",), "causal_conv1d", "its backward"),
 )
+# Nobody needs these, but what they say decides bits.
+_OPTIONAL = {
+    "MKL_NUM_THREADS": "sums on the CPU depend on the number of threads",
+    "NCCL_TOPO_FILE": "the order in which ranks are summed",
+}
 # Nobody reads these, or under another name.
 _GHOSTS = {
     "NCCL_DETERMINISTIC": "NCCL does not read it; fix NCCL_ALGO and NCCL_PROTO",
@@ -44,6 +59,12 @@ def _flags(torch):
         True,
         "operators that have a deterministic form use it, others raise",
     )
+    yield (
+        "torch.utils.deterministic.fill_uninitialized_memory",
+        torch.utils.deterministic.fill_uninitialized_memory,
+        True,
+        "what reads memory that nobody wrote is seen: it is NaN",
+    )
     yield "torch.backends.cudnn.deterministic", backends.cudnn.deterministic, True, "convolutions"
     yield "torch.backends.cudnn.benchmark", backends.cudnn.benchmark, False, "timed choices"
     matmul = backends.cuda.matmul
@@ -52,6 +73,20 @@ def _flags(torch):
         if hasattr(matmul, flag):
             value = getattr(matmul, flag)
             yield f"torch.backends.cuda.matmul.{flag}", bool(value), False, "split sums"
+    inductor = sys.modules.get("torch._inductor.config")
+    if inductor is not None and inductor.max_autotune:
+        yield "torch._inductor.config.max_autotune", True, False, "timed choices"
+
+
+def _precisions(torch):
+    """(name, precision) of products in fp32. "none": as the switch above it says."""
+    for path in ("cuda.matmul", "cudnn.conv", "cudnn.rnn", "mkldnn.matmul", "mkldnn.conv"):
+        owner = torch.backends
+        for part in path.split("."):
+            owner = getattr(owner, part, None)
+        value = getattr(owner, "fp32_precision", None)
+        if value is not None:
+            yield f"torch.backends.{path}.fp32_precision", value
 
 
 def deterministic(seed: int, *, warn_only: bool = False) -> None:
@@ -73,6 +108,9 @@ def deterministic(seed: int, *, warn_only: bool = False) -> None:
         flag = f"allow_{name}_reduced_precision_reduction"
         if hasattr(matmul, flag):
             setattr(matmul, flag, False)
+    for path in (torch.backends.cudnn.conv, torch.backends.cudnn.rnn):
+        if torch.cuda.is_available() and hasattr(path, "fp32_precision"):
+            path.fp32_precision = "ieee"
 
 
 def _initial_environment():
@@ -84,6 +122,17 @@ def _initial_environment():
         return None
     pairs = (entry.decode(errors="replace").partition("=") for entry in entries if b"=" in entry)
     return {name: value for name, _, value in pairs}
+
+
+def _needed(where, gpu):
+    return not where or (gpu if where == "gpu" else where in sys.modules or _is_there(where))
+
+
+def _is_there(package):
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _audit_variable(name, accepted, reason, initial):
@@ -107,8 +156,16 @@ def audit(gpu=None):
     found = [
         _audit_variable(name, accepted, reason, initial)
         for name, accepted, where, reason in _VARIABLES
-        if gpu or not where
+        if _needed(where, gpu)
     ]
+    found += [
+        _audit_variable(name, None, reason, initial)
+        for name, reason in _OPTIONAL.items()
+        if name in os.environ
+    ]
+    channels = [os.environ.get(f"NCCL_{end}_NCHANNELS") for end in ("MIN", "MAX")]
+    if gpu and None not in channels and channels[0] != channels[1]:
+        found.append(("NCCL_MIN_NCHANNELS", BAD, channels[0], f"the maximum is {channels[1]}"))
     for name, advice in _GHOSTS.items():
         if name in os.environ:
             found.append((name, GHOST, os.environ[name], advice))
@@ -119,16 +176,25 @@ def audit(gpu=None):
         for name, value, wanted, reason in _flags(torch):
             state = OK if value == wanted else MISSING
             found.append((name, state, str(value), reason))
+        for name, value in _precisions(torch) if gpu else ():
+            if "mkldnn" not in name:
+                state = OK if value in ("ieee", "none") else BAD
+                found.append((name, state, value, "products of fewer bits; known to work: ieee"))
     return found
 
 
 def settings(torch):
-    """{name: text} of what a recording keeps: it decides bits, and holds no secret."""
-    names = [name for name, *_ in _VARIABLES] + [*_GHOSTS, *_DEPRECATED]
-    kept = {name: os.environ[name] for name in names if name in os.environ}
-    kept.update((name, str(value)) for name, value, *_ in _flags(torch))
-    kept["torch"] = torch.__version__
-    kept["torch.get_num_threads"] = str(torch.get_num_threads())
-    kept["torch.get_float32_matmul_precision"] = torch.get_float32_matmul_precision()
-    kept["python"] = ".".join(map(str, sys.version_info[:3]))
-    return kept
+    """[(name, text, rating)] of what a recording keeps: it decides bits, or may, and holds no
+    secret."""
+    named = [*(name for name, *_ in _VARIABLES), *_OPTIONAL]
+    kept = [(name, os.environ[name], DECIDES) for name in named if name in os.environ]
+    kept += [(name, os.environ[name], MAY) for name in _DEPRECATED if name in os.environ]
+    kept += [(name, os.environ[name], HARMLESS) for name in _GHOSTS if name in os.environ]
+    kept += [(name, str(value), DECIDES) for name, value, *_ in _flags(torch)]
+    kept += [(name, value, DECIDES) for name, value in _precisions(torch)]
+    kept += [
+        ("torch.get_num_threads", str(torch.get_num_threads()), DECIDES),
+        ("torch.get_float32_matmul_precision", torch.get_float32_matmul_precision(), DECIDES),
+        ("torch.get_default_dtype", str(torch.get_default_dtype()), DECIDES),
+    ]
+    return kept + fingerprint.facts(torch)

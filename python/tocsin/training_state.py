@@ -69,8 +69,9 @@ def write_settings():
     global _settings_of
     if _keeps_settings and _settings_of != os.getpid():
         _settings_of = os.getpid()
-        for name, text in determinism.settings(sys.modules["torch"]).items():
-            _core.record_state(name, BOUNDARY, "setting", "value", 0, None, False, ((name, text),))
+        for name, text, rating in determinism.settings(sys.modules["torch"]):
+            values = (name, text), ("rating", rating)
+            _core.record_state(name, BOUNDARY, "setting", "value", 0, None, False, values)
 
 
 def stepped(_, args, kwargs, result):
