@@ -4,5 +4,7 @@ functions let it say more than can be seen (docs/recording.md)."""
 from tocsin.api import expect, set_meta, stage, step
 from tocsin.determinism import deterministic
 from tocsin.injection import inject
+from tocsin.simulation import simulate_tensor_parallel
 
-__all__ = ["deterministic", "expect", "inject", "set_meta", "stage", "step"]
+__all__ = ["deterministic", "expect", "inject", "set_meta", "simulate_tensor_parallel", "stage",
+           "step"]
