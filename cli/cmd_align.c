@@ -22,6 +22,7 @@ typedef struct align_options {
     unsigned mode;
     cli_drill_target *target; /* where they part is put there, and not printed; or NULL */
     bool whole;
+    uint64_t skip;
 } align_options;
 
 /* The library's options by what was typed. */
@@ -30,7 +31,8 @@ static bool choose(align_options *options)
     options->library = (tocsin_align_options){.struct_bytes = sizeof options->library,
                                               .digest = (tocsin_align_digest)options->digest,
                                               .few_probes = options->probes == 1,
-                                              .whole = options->whole};
+                                              .whole = options->whole,
+                                              .skip = options->skip};
     if (!options->tolerance)
         return true;
     char *end;
@@ -203,6 +205,7 @@ int cmd_align(int argc, char **argv)
         {"output", 'o', CLI_TEXT, "DIR", "of --drill and --replay: folder of the new runs",
          &align_by.output},
         {"force", 'f', CLI_FLAG, NULL, "replace runs that are there", &align_by.force},
+        {"skip", 0, CLI_COUNT, "N", "run B was resumed after N steps of run A", &align_by.skip},
     };
     const cli_usage usage = {
         .command = "align",

@@ -307,12 +307,13 @@ typedef struct tocsin_align_options {
     const tocsin_name_map *map; /* between the names of two frameworks, or NULL */
     bool whole;         /* compare what the ranks hold together, also where layouts are the same */
     bool settings_only; /* read no further than the step in which they stand */
+    uint64_t skip;      /* steps of `a` that are passed over: `b` was resumed after them */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The
  * result is the caller's and refers to neither run. A divergence is a result, not an error.
- * Errors: E_ARGUMENT (options), E_LIMIT (a step with more than 2^24 boundaries), E_MEMORY, and
- * those of reading. */
+ * Errors: E_ARGUMENT (options), E_LIMIT (a step with more than 2^24
+ * boundaries), E_MEMORY, and those of reading. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_align_runs(const tocsin_run *a,
                                                              const tocsin_run *b,
                                                              const tocsin_align_options *options,

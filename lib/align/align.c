@@ -607,7 +607,7 @@ static bool say_limits(run_aligner *aligner)
         char where[32];
         rank_text(rank->rank, where);
         bool ok = true;
-        if (rank->steps_a != rank->steps_b)
+        if (rank->steps_a != rank->steps_b + aligner->options.skip)
             ok = not_cover(aligner,
                            "%srun A has %" PRIu64 " steps, run B %" PRIu64
                            " steps; the further ones were not compared",
@@ -625,6 +625,9 @@ static bool say_limits(run_aligner *aligner)
         if (!not_cover(aligner, "%s", aligner->options.notes[n]))
             return false;
     }
+    if (aligner->options.skip > 0 &&
+        !not_cover(aligner, "the first %" PRIu64 " steps of run A", aligner->options.skip))
+        return false;
     return not_cover(aligner, "what was not recorded: activations, and what happens between two "
                               "boundaries");
 }

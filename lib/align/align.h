@@ -347,7 +347,8 @@ typedef struct tocsin_comparison {
     tocsin_mapping *mapping; /* NULL: names are as they are */
     size_t process;          /* number of this pair */
     tocsin_parting *parting;
-    int64_t step;
+    int64_t step;                        /* of a */
+    TOCSIN_VEC(tocsin_boundary) earlier; /* settings of steps that were skipped */
     tocsin_error *error;
 } tocsin_comparison;
 
@@ -360,6 +361,13 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_parting_find(tocsin_whole *a, tocsin_whol
                                                     tocsin_mapping *mapping, size_t process,
                                                     tocsin_parting *parting, tocsin_error *error);
 void tocsin_parting_free(tocsin_parting *parting);
+
+/* ---- resume.c ------------------------------------------------------------------------------ */
+
+/* Pass over the first steps of a, as the options say. Errors: E_MEMORY, and those of reading. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_resume_skip(tocsin_comparison *comparison);
+/* The last setting of that name in them, or NULL. */
+const tocsin_boundary *tocsin_resume_setting(const tocsin_comparison *comparison, uint32_t name);
 
 /* ---- gap.c ----------------------------------------------------------------------------------- */
 

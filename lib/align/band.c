@@ -144,7 +144,7 @@ tocsin_status tocsin_band_solve(tocsin_align_sequence a, tocsin_align_sequence b
     band_table band = {.a = a, .b = b};
     uint64_t width;
     bounds(a, b, reach, &band.lowest, &width);
-    assert(width <= UINT32_MAX && a.count < FAR / 8 && b.count < FAR / 8);
+    assert(width <= UINT32_MAX && a.count < FAR / 16 && b.count < FAR / 16);
     band.width = (uint32_t)width;
     band.from = tocsin_zalloc((size_t)a.count + 1, band.width);
     uint32_t(*rows)[STATES] = tocsin_zalloc(2 * (size_t)band.width, sizeof *rows);

@@ -77,9 +77,11 @@ static uint64_t cost_outside(tocsin_align_sequence a, tocsin_align_sequence b, u
     if (alone_a > a.count || alone_b > b.count)
         return UINT64_MAX; /* there is no such path */
     uint64_t opens = 2 * (TOCSIN_ALIGN_GAP_OPEN - TOCSIN_ALIGN_GAP_EXTEND);
-    uint64_t by_a = alone_b + maximum(alone_a, a_missing);
-    uint64_t by_b = alone_a + maximum(alone_b, b_missing);
-    return opens + TOCSIN_ALIGN_DIFFERENT * maximum(by_a, by_b);
+    /* More alone than that is dearer: an item alone costs more than one that is paired. */
+    uint64_t paired_a = maximum(alone_a, a_missing) - alone_a;
+    uint64_t paired_b = maximum(alone_b, b_missing) - alone_b;
+    return opens + TOCSIN_ALIGN_GAP_EXTEND * (alone_a + alone_b) +
+           TOCSIN_ALIGN_DIFFERENT * maximum(paired_a, paired_b);
 }
 
 /* ---- anchors --------------------------------------------------------------------------------- */

@@ -21,14 +21,15 @@ typedef struct tocsin_align_sequence {
 } tocsin_align_sequence;
 
 /* Costs. A gap costs OPEN for its first item and EXTEND for each further one: deleting and
- * inserting a stretch is never cheaper than taking its items for different. */
+ * inserting a stretch is never cheaper than taking its items for different. A lone pair of one
+ * symbol is cheaper (by one) than two gaps that swallow it, one in each sequence. */
 enum {
     TOCSIN_ALIGN_EQUAL = 0,     /* one symbol, one value */
-    TOCSIN_ALIGN_RENAMED = 1,   /* one form, one known value */
-    TOCSIN_ALIGN_DIFFERENT = 2, /* one symbol */
-    TOCSIN_ALIGN_REPLACED = 4,  /* one form */
-    TOCSIN_ALIGN_GAP_OPEN = 3,
-    TOCSIN_ALIGN_GAP_EXTEND = 2
+    TOCSIN_ALIGN_RENAMED = 2,   /* one form, one known value */
+    TOCSIN_ALIGN_DIFFERENT = 3, /* one symbol */
+    TOCSIN_ALIGN_REPLACED = 8,  /* one form */
+    TOCSIN_ALIGN_GAP_OPEN = 6,
+    TOCSIN_ALIGN_GAP_EXTEND = 4
 };
 
 #define TOCSIN_ALIGN_NONE UINT32_MAX

@@ -247,9 +247,14 @@ static bool add_alone(const tocsin_comparison *comparison, const tocsin_paired_s
                       uint32_t at, bool in_a)
 {
     const tocsin_boundary *boundary = &(in_a ? pair->a : pair->b)->boundaries.items[at];
-    if (is_condition(boundary))
-        return boundary->generator ||
-               add_condition(comparison, in_a ? boundary : NULL, in_a ? NULL : boundary);
+    if (is_condition(boundary)) {
+        const tocsin_boundary *earlier =
+            in_a ? NULL : tocsin_resume_setting(comparison, boundary->name);
+        bool same = earlier && strcmp(earlier->text ? earlier->text : "",
+                                      boundary->text ? boundary->text : "") == 0;
+        return boundary->generator || same ||
+               add_condition(comparison, in_a ? boundary : earlier, in_a ? NULL : boundary);
+    }
     ++*(in_a ? &comparison->parting->rank.only_a : &comparison->parting->rank.only_b);
     return tocsin_gap_add(comparison, pair, at, in_a);
 }
@@ -395,6 +400,7 @@ static tocsin_status compare_step(tocsin_comparison *comparison)
 static tocsin_status compare_all(tocsin_comparison *comparison)
 {
     tocsin_align_rank *rank = &comparison->parting->rank;
+    TOCSIN_TRY(tocsin_resume_skip(comparison));
     for (;; ++comparison->step) {
         bool more_a, more_b;
         TOCSIN_TRY(tocsin_whole_step(comparison->a, &more_a, comparison->error));
@@ -428,6 +434,7 @@ tocsin_status tocsin_parting_find(tocsin_whole *a, tocsin_whole *b, tocsin_inter
                                     .step = 1,
                                     .error = error};
     tocsin_status status = compare_all(&comparison);
+    TOCSIN_VEC_FREE(&comparison.earlier);
     if (status == TOCSIN_OK) {
         parting->rank.rank = tocsin_whole_rank(comparison.a);
         parting->events = tocsin_whole_events(comparison.a) + tocsin_whole_events(comparison.b);

@@ -76,10 +76,10 @@ static uint32_t lesser(uint32_t x, uint32_t y)
 static uint32_t reference_pair_cost(const tocsin_align_item *a, const tocsin_align_item *b)
 {
     if (a->symbol == b->symbol)
-        return a->value == b->value ? 0 : 2;
+        return a->value == b->value ? 0 : 3;
     if (a->form != b->form)
         return FAR;
-    return a->value && a->value == b->value ? 1 : 4;
+    return a->value && a->value == b->value ? 2 : 8;
 }
 
 static uint32_t reference_cost(const item_list *a, const item_list *b)
@@ -92,11 +92,11 @@ static uint32_t reference_cost(const item_list *a, const item_list *b)
                               table[2][i - 1][j - 1]) +
                        reference_pair_cost(&a->items[i - 1], &b->items[j - 1]);
             if (i > 0)
-                up = lesser(table[1][i - 1][j] + 2,
-                            lesser(table[0][i - 1][j], table[2][i - 1][j]) + 3);
+                up = lesser(table[1][i - 1][j] + 4,
+                            lesser(table[0][i - 1][j], table[2][i - 1][j]) + 6);
             if (j > 0)
-                left = lesser(table[2][i][j - 1] + 2,
-                              lesser(table[0][i][j - 1], table[1][i][j - 1]) + 3);
+                left = lesser(table[2][i][j - 1] + 4,
+                              lesser(table[0][i][j - 1], table[1][i][j - 1]) + 6);
             table[0][i][j] = lesser(pair, FAR);
             table[1][i][j] = lesser(up, FAR);
             table[2][i][j] = lesser(left, FAR);
@@ -119,8 +119,8 @@ static uint32_t cost_of(const item_list *a, const item_list *b, const uint32_t *
         }
         assert_true(j >= next_b && j <= b->count);
         uint32_t alone_b = j - next_b;
-        cost += alone_a ? 2 * alone_a + 1 : 0;
-        cost += alone_b ? 2 * alone_b + 1 : 0;
+        cost += alone_a ? 4 * alone_a + 2 : 0;
+        cost += alone_b ? 4 * alone_b + 2 : 0;
         if (i < a->count) {
             uint32_t pair = reference_pair_cost(&a->items[i], &b->items[j]);
             assert_true(pair < FAR);
@@ -203,12 +203,12 @@ static void test_ends(void **unused)
     for (uint32_t i = 0; i < 5; ++i)
         a.items[a.count++] = (tocsin_align_item){.symbol = i, .form = i, .value = i};
     pairing = find(&a, &b, 0);
-    assert_int_equal(pairing.cost, 3 + 4 * 2);
+    assert_int_equal(pairing.cost, 6 + 4 * 4);
     for (uint32_t i = 0; i < 5; ++i)
         assert_int_equal(pairing.partner[i], TOCSIN_ALIGN_NONE);
     tocsin_free(pairing.partner);
     pairing = find(&b, &a, 0);
-    assert_int_equal(pairing.cost, 3 + 4 * 2);
+    assert_int_equal(pairing.cost, 6 + 4 * 4);
     tocsin_free(pairing.partner);
 }
 
