@@ -90,14 +90,44 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     return exit_code;
 }
 
-/* Align what has been recorded just now. `note`: what this does not cover. */
-static int align_pair(const cli_paired_runs *pair, const align_options *options, const char *note)
+/* Align what has been recorded just now. `note`: what this does not cover; `target` as in the
+ * options. */
+static int align_pair(const cli_paired_runs *pair, const align_options *options, const char *note,
+                      cli_drill_target *target)
 {
     align_options again = *options;
-    again.target = NULL;
+    again.target = target;
     again.library.notes = &note;
     again.library.note_count = 1;
     return align(pair->paths[0], pair->paths[1], &again);
+}
+
+/* Once more at what the first look found, if that was cut too coarsely there. */
+static int look_closely(cli_paired_runs *pair, const align_options *options)
+{
+    char note[256];
+    cli_drill_target closer = {0};
+    const cli_drill_target *target = options->target;
+    int exit_code = cli_drill_record(pair, target);
+    if (exit_code != CLI_HOLDS)
+        return exit_code;
+    snprintf(note, sizeof note, "both were run again, and calls were looked at in step %lld alone",
+             (long long)target->step);
+    exit_code = align_pair(pair, options, note, &closer);
+    if (exit_code == CLI_HOLDS) {
+        cli_note("the second runs do not part: what the first ones showed does not repeat");
+        return CLI_FINDING;
+    }
+    if (!closer.found)
+        return exit_code;
+    if (closer.coarse) {
+        pair->output = pair->folder;
+        pair->force = true;
+        exit_code = cli_drill_record(pair, &closer);
+        if (exit_code != CLI_HOLDS)
+            return exit_code;
+    }
+    return align_pair(pair, options, note, NULL);
 }
 
 static int drill_again(const align_options *options, const tocsin_run *const runs[2],
@@ -116,18 +146,7 @@ static int drill_again(const align_options *options, const tocsin_run *const run
     pair.commands[0] = commands[0];
     pair.commands[1] = commands[1];
     if (exit_code == CLI_HOLDS)
-        exit_code = cli_drill_record(&pair, options->target);
-    if (exit_code == CLI_HOLDS) {
-        char note[256];
-        snprintf(note, sizeof note,
-                 "both were run again, and calls were looked at in step %lld alone",
-                 (long long)options->target->step);
-        exit_code = align_pair(&pair, options, note);
-        if (exit_code == CLI_HOLDS) {
-            cli_note("the second runs do not part: what the first ones showed does not repeat");
-            exit_code = CLI_FINDING;
-        }
-    }
+        exit_code = look_closely(&pair, options);
     tocsin_run_command_free(from[0]);
     tocsin_run_command_free(from[1]);
     return exit_code;
@@ -172,7 +191,7 @@ static int replay(const cli_operands *operands, const align_options *options)
         return CLI_INPUT;
     }
     int exit_code = cli_replay_record(&pair, options->replay);
-    return exit_code == CLI_HOLDS ? align_pair(&pair, options, CLI_REPLAY_NOTE) : exit_code;
+    return exit_code == CLI_HOLDS ? align_pair(&pair, options, CLI_REPLAY_NOTE, NULL) : exit_code;
 }
 
 int cmd_align(int argc, char **argv)

@@ -14,6 +14,7 @@ void cli_drill_aim(cli_drill_target *target, const tocsin_align_result *result)
     const tocsin_align_pivot *pivot = &result->pivots[0];
     target->found = true;
     target->step = pivot->step;
+    target->coarse = !pivot->located && pivot->tile_count > 0 && pivot->tiles[0].rows > 1;
     snprintf(target->name, sizeof target->name, "%s", pivot->name);
     snprintf(target->attribute, sizeof target->attribute, "%s", pivot->attribute);
 }

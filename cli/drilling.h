@@ -13,6 +13,7 @@ typedef struct cli_drill_target {
     bool found;
     int64_t step;
     char name[512], attribute[64];
+    bool coarse; /* several words differ, in tiles of several rows */
 } cli_drill_target;
 
 /* The first pivot of the result, if there is one. */

@@ -149,7 +149,8 @@ enum {                                 /* tocsin_state.flags */
  * the piece's own; its values are an INT "whole" for each axis, the shape of the whole, then an INT
  * "offset" for each, where the piece begins. The digest is one in the coordinates of the whole: the
  * digests of disjoint pieces add up (tocsin_digest_merge). A STRING "partial" ("sum") says that the
- * tensor is what all ranks' become when they are reduced so, which digests do not add up to. */
+ * tensor is what all ranks' become when they are reduced so, which digests do not add up to. Of a
+ * tile, which follows the state of its tensor, the first value is an INT "tile", its number. */
 
 typedef struct tocsin_state {
     tocsin_id variable;  /* dictionary id of the variable */

@@ -416,8 +416,9 @@ TOCSIN_MUST_CHECK bool tocsin_stability_find(tocsin_stability *stability,
 /* Is this state a tile of the one before it? */
 bool tocsin_tile_is(const tocsin_trace *trace, const tocsin_event *event);
 /* Hang it on its boundary; one that does not fit is left out. false: out of memory. */
-TOCSIN_MUST_CHECK bool tocsin_tile_add(const tocsin_trace *trace, const tocsin_event *event,
-                                       tocsin_boundary *boundary, tocsin_arena *arena);
+TOCSIN_MUST_CHECK bool tocsin_tile_add(const tocsin_trace *trace, const tocsin_intern *names,
+                                       const tocsin_event *event, tocsin_boundary *boundary,
+                                       tocsin_arena *arena);
 /* The tiles that differ; none if the two are cut otherwise. false: out of memory. */
 TOCSIN_MUST_CHECK bool tocsin_tiles_differ(const tocsin_boundary *a, const tocsin_boundary *b,
                                            tocsin_arena *arena, tocsin_tiles_found *found);

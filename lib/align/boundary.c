@@ -418,7 +418,7 @@ static bool add_tile(tocsin_boundary_reader *reader, boundary_thread *thread,
     uint32_t attribute = cached(reader, &reader->strings, event->state.attribute, make_string);
     if (boundary->name != name || boundary->attribute != attribute)
         return true;
-    return tocsin_tile_add(reader->trace, event, boundary, &reader->texts);
+    return tocsin_tile_add(reader->trace, reader->names, event, boundary, &reader->texts);
 }
 
 static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,

@@ -6,11 +6,20 @@
  */
 #include "align/align.h"
 
-/* The axis of which a tile has a part; -1: it is no tile of such a tensor. */
-static int axis_of(const tocsin_event *event, const int64_t *sizes, uint32_t ndim)
+/* Sizes that are interned as bytes need not be aligned. */
+static int64_t size_at(const char *sizes, uint32_t axis)
+{
+    int64_t size;
+    memcpy(&size, sizes + axis * sizeof size, sizeof size);
+    return size;
+}
+
+/* The axis along which a tensor of shape `local` was cut; -1: this is no tile of it. */
+static int axis_of(const tocsin_event *event, const int64_t *sizes, const char *local,
+                   uint32_t ndim)
 {
     int axis = -1;
-    if (!sizes || event->value_count != 1 + 2 * ndim)
+    if (!sizes || !local || event->value_count != 1 + 2 * ndim)
         return -1;
     for (uint32_t v = 0; v < event->value_count; ++v) {
         if (event->values[v].kind != TOCSIN_VALUE_INT)
@@ -19,13 +28,22 @@ static int axis_of(const tocsin_event *event, const int64_t *sizes, uint32_t ndi
     for (uint32_t k = 0; k < ndim; ++k) {
         int64_t whole = event->values[1 + k].as.integer;
         int64_t offset = event->values[1 + ndim + k].as.integer;
+        bool cut = sizes[k] != size_at(local, k);
         if (offset < 0 || sizes[k] < 0 || whole < sizes[k] || offset > whole - sizes[k] ||
-            (sizes[k] != whole && axis >= 0))
+            (cut && axis >= 0))
             return -1;
-        if (sizes[k] != whole)
+        if (cut)
             axis = (int)k;
     }
     return axis;
+}
+
+/* The interned sizes of a shape of so many axes, or NULL. */
+static const char *interned_sizes(const tocsin_intern *names, uint32_t shape, uint32_t ndim)
+{
+    size_t bytes = 0;
+    const char *sizes = shape ? tocsin_intern_text(names, shape, &bytes) : NULL;
+    return ndim > 0 && bytes == ndim * sizeof(int64_t) ? sizes : NULL;
 }
 
 bool tocsin_tile_is(const tocsin_trace *trace, const tocsin_event *event)
@@ -34,12 +52,12 @@ bool tocsin_tile_is(const tocsin_trace *trace, const tocsin_event *event)
            strcmp(tocsin_trace_string(trace, event->values[0].name), "tile") == 0;
 }
 
-bool tocsin_tile_add(const tocsin_trace *trace, const tocsin_event *event,
-                     tocsin_boundary *boundary, tocsin_arena *arena)
+bool tocsin_tile_add(const tocsin_trace *trace, const tocsin_intern *names,
+                     const tocsin_event *event, tocsin_boundary *boundary, tocsin_arena *arena)
 {
     const int64_t *sizes = NULL;
     uint32_t ndim = tocsin_trace_shape(trace, event->state.shape, &sizes);
-    int axis = axis_of(event, sizes, ndim);
+    int axis = axis_of(event, sizes, interned_sizes(names, boundary->shape, ndim), ndim);
     if (axis < 0 || !(event->state.flags & TOCSIN_STATE_DIGESTED) || ndim != boundary->ndim ||
         boundary->tile_count == TOCSIN_TILES_MAX)
         return true;
@@ -86,19 +104,17 @@ bool tocsin_tiles_differ(const tocsin_boundary *a, const tocsin_boundary *b, toc
     return true;
 }
 
-/* The sizes of a tensor; NULL with *ok false: out of memory, else: it has none. */
+/* The sizes of a tensor, of a piece those of the whole. NULL with *ok false: out of memory, else:
+ * it has none. */
 static const int64_t *shape_of(const tocsin_boundary *boundary, const tocsin_intern *names,
                                tocsin_arena *arena, bool *ok)
 {
-    size_t bytes = 0;
-    const char *sizes = boundary->shape ? tocsin_intern_text(names, boundary->shape, &bytes) : NULL;
-    int64_t *shape = NULL;
-    if (sizes && bytes == boundary->ndim * sizeof *shape && boundary->ndim > 0) {
-        shape = TOCSIN_ARENA_ARRAY(arena, int64_t, boundary->ndim);
-        *ok = shape != NULL;
-        if (shape)
-            memcpy(shape, sizes, bytes);
-    }
+    uint32_t text = boundary->whole ? boundary->whole : boundary->shape;
+    const char *sizes = interned_sizes(names, text, boundary->ndim);
+    int64_t *shape = sizes ? TOCSIN_ARENA_ARRAY(arena, int64_t, boundary->ndim) : NULL;
+    *ok = !sizes || shape;
+    if (shape)
+        memcpy(shape, sizes, boundary->ndim * sizeof *shape);
     return shape;
 }
 

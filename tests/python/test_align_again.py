@@ -84,6 +84,35 @@ def test_a_narrower_boundary(runs):
     assert steps[3] > 5 and steps[1] == steps[2] == steps[4] == 0
 
 
+WIDE = """
+import sys, torch
+torch.manual_seed(1)
+model = torch.nn.Sequential(torch.nn.Linear(4, 200), torch.nn.Linear(200, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if sys.argv[1] == "wrong":
+    model[0].bias.data[100:102] += 1
+loss = model(torch.randn(3, 4)).square().mean()
+loss.backward()
+optimizer.step()
+"""
+
+
+def test_a_third_look(runs):
+    """The bias is seen at the step, then on its way into the operator, where it is cut coarsely."""
+    (runs / "wide.py").write_text(WIDE)
+    for kind in ("right", "wrong"):
+        command = ["--", sys.executable, "wide.py", kind]
+        tocsin("record", "-q", "-o", f"wide-{kind}", *command, cwd=runs)
+    done = tocsin("align", "--drill", "--format", "json", "-o", "wide-drill", "wide-right",
+                  "wide-wrong", status=1, cwd=runs)  # fmt: skip
+    report = json.loads(done.stdout)
+    pivot = report["pivots"][0]
+    assert (pivot["op"], pivot["role"]) == ("torch.nn.functional.linear", "input")
+    assert rows(pivot) == [([100], [1]), ([101], [1])] and pivot["tiles_compared"] == 200
+    looks = [line for line in done.stderr.splitlines() if "once more" in line]
+    assert ["at 0.bias data" in looks[0], "at 0 input" in looks[1]] == [True, True]
+
+
 def test_what_does_not_come_again(runs):
     """A difference that the second runs do not have is said to be none of the commands'."""
     command = ["--", sys.executable, PROGRAM, "none", 0]

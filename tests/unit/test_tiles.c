@@ -189,6 +189,68 @@ static void test_one_side(void **state)
     scratch_free(&b.place);
 }
 
+static void sample_shard(tiny_training *training)
+{
+    static const int64_t shape[] = {ROWS, COLUMNS}, whole[] = {ROWS, 9}, offset[] = {0, 5};
+    tocsin_trace_writer *writer = tocsin_recorder_writer(training->recorder);
+    tocsin_value values[4];
+    for (int k = 0; k < 4; k++) {
+        const char *name = k < 2 ? "whole" : "offset";
+        values[k] = (tocsin_value){.kind = TOCSIN_VALUE_INT,
+                                   .name = tocsin_trace_define_string(writer, name, strlen(name)),
+                                   .as.integer = k < 2 ? whole[k] : offset[k - 2]};
+    }
+    tocsin_tensor_view view = {.data = training->named,
+                               .dtype = TOCSIN_DTYPE_FLOAT32,
+                               .ndim = 2,
+                               .shape = shape,
+                               .global_shape = whole,
+                               .offset = offset};
+    tocsin_sample state = {.variable = tocsin_trace_define_variable(
+                               writer, "named", TOCSIN_VARIABLE_PARAMETER, "DTensor"),
+                           .attribute = TOCSIN_ATTRIBUTE_GRAD,
+                           .moment = TOCSIN_MOMENT_ENTER,
+                           .flags = TOCSIN_STATE_PRESENT | TOCSIN_STATE_PIECE,
+                           .dtype = TOCSIN_DTYPE_FLOAT32,
+                           .ndim = 2,
+                           .shape = shape,
+                           .view = &view,
+                           .values = values,
+                           .value_count = 4};
+    assert_true(tocsin_recorder_sample(training->recorder, &state, NULL));
+    tocsin_recorder_optimizer_stepped(training->recorder, 0);
+}
+
+/* Rows of a shard that has some of the columns: they are named as the whole tensor counts. */
+static void test_shard(void **state)
+{
+    (void)state;
+    tiny_training a, b, *both[] = {&a, &b};
+    begin(&a);
+    begin(&b);
+    b.named[99][1] += 3.0f;
+    b.named[3][2] += 3.0f;
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(tocsin_recorder_drill(both[k]->recorder, 1, "named", "grad", NULL),
+                         TOCSIN_OK);
+        sample_shard(both[k]);
+        end(both[k]);
+    }
+    tocsin_align_result *result = align(&a, &b);
+    assert_int_equal(result->pivot_count, 1);
+    const tocsin_align_pivot *pivot = &result->pivots[0];
+    assert_int_equal(pivot->tile_count, 2);
+    assert_int_equal(pivot->shape[1], 9);
+    assert_true(pivot->tiles[0].located && pivot->tiles[1].located);
+    assert_int_equal(pivot->tiles[0].index[0], 3);
+    assert_int_equal(pivot->tiles[0].index[1], 7);
+    assert_int_equal(pivot->tiles[1].index[0], 99);
+    assert_int_equal(pivot->tiles[1].index[1], 6);
+    tocsin_align_result_free(result);
+    scratch_free(&a.place);
+    scratch_free(&b.place);
+}
+
 /* A tile that does not say truly where it lies, or stands alone, is no boundary and does no harm.
  */
 static void test_hostile(void **state)
@@ -231,9 +293,8 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recording),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_one_side),
+        cmocka_unit_test(test_recording), cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_one_side),  cmocka_unit_test(test_shard),
         cmocka_unit_test(test_hostile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
