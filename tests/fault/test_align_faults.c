@@ -6,6 +6,7 @@
 #include "trace_sample.h"
 
 #include <tocsin/align.h>
+#include <tocsin/record.h>
 #include <tocsin/report.h>
 
 static void write_run(const scratch *run, uint64_t seed, int events)
@@ -235,12 +236,56 @@ static void test_map_faults(void **state)
     scratch_free(&pair.b);
 }
 
+/* A run of one step that was looked at closely. */
+static void write_tiles(const scratch *run, float first)
+{
+    const int64_t shape[] = {6, 4};
+    float data[24] = {first};
+    tocsin_recorder *recorder;
+    tocsin_recorder_options options = {.struct_bytes = sizeof options, .directory = run->directory};
+    assert_int_equal(tocsin_recorder_open(&options, &recorder, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_recorder_drill(recorder, 1, "w", "grad", NULL), TOCSIN_OK);
+    data[21] = data[22] = first;
+    tocsin_tensor_view view = {
+        .data = data, .dtype = TOCSIN_DTYPE_FLOAT32, .ndim = 2, .shape = shape};
+    tocsin_sample sample = {
+        .variable = tocsin_trace_define_variable(tocsin_recorder_writer(recorder), "w",
+                                                 TOCSIN_VARIABLE_PARAMETER, "Parameter"),
+        .attribute = TOCSIN_ATTRIBUTE_GRAD,
+        .moment = TOCSIN_MOMENT_ENTER,
+        .flags = TOCSIN_STATE_PRESENT,
+        .dtype = TOCSIN_DTYPE_FLOAT32,
+        .ndim = 2,
+        .shape = shape,
+        .view = &view};
+    assert_true(tocsin_recorder_sample(recorder, &sample, NULL));
+    tocsin_recorder_optimizer_stepped(recorder, 0);
+    assert_int_equal(tocsin_recorder_close(recorder, NULL), TOCSIN_OK);
+}
+
+static void test_faults_of_tiles(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    tocsin_align_result *result;
+    write_tiles(&pair.a, 1.0f);
+    write_tiles(&pair.b, 2.0f);
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+    assert_int_equal(result->pivots[0].tile_count, 2);
+    assert_true(result->pivots[0].tiles[0].located);
+    tocsin_align_result_free(result);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 50);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equal_runs),   cmocka_unit_test(test_unlike_runs),
-        cmocka_unit_test(test_unstable),     cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_trace_faults), cmocka_unit_test(test_map_faults),
+        cmocka_unit_test(test_equal_runs),      cmocka_unit_test(test_unlike_runs),
+        cmocka_unit_test(test_unstable),        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_trace_faults),    cmocka_unit_test(test_map_faults),
+        cmocka_unit_test(test_faults_of_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

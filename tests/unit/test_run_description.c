@@ -1,4 +1,4 @@
-/* test_run_description.c - run.json as it is written. */
+/* test_run_description.c - run.json as it is written, and the command in it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <tocsin/run.h>
+#include <tocsin/trace.h>
 #include <tocsin/version.h>
 #include <unistd.h>
 
@@ -89,6 +90,57 @@ static void test_errors(void **state)
     assert_int_equal(tocsin_run_describe(directory, &description, &error), TOCSIN_E_ARGUMENT);
 }
 
+static tocsin_status read_command(const char *json, tocsin_run_command **made, tocsin_error *error)
+{
+    char path[128];
+    tocsin_run *run;
+    snprintf(path, sizeof path, "%s/run.json", directory);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(json, file);
+    fclose(file);
+    assert_int_equal(tocsin_run_open(directory, false, &run, NULL), TOCSIN_OK);
+    tocsin_status status = tocsin_run_command_read(run, made, error);
+    tocsin_run_close(run);
+    return status;
+}
+
+/* The command of a run can be run again: its words outlive the run. */
+static void test_command(void **state)
+{
+    (void)state;
+    tocsin_run_command *made;
+    tocsin_run_description description = example();
+    tocsin_run *run;
+    assert_int_equal(tocsin_run_describe(directory, &description, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_run_open(directory, false, &run, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_run_command_read(run, &made, NULL), TOCSIN_OK);
+    tocsin_run_close(run);
+    char *const *words = tocsin_run_command_words(made);
+    for (size_t i = 0; i < 2; i++)
+        assert_string_equal(words[i], command[i]);
+    assert_string_equal(words[2], "\xef\xbf\xbd"); /* it was no UTF-8 */
+    assert_null(words[3]);
+    assert_string_equal(tocsin_run_command_folder(made), description.cwd);
+    tocsin_run_command_free(made);
+
+    static const char *const bad[] = {"", ",\"command\":[]", ",\"command\":\"python\"",
+                                      ",\"command\":[\"python\",3]"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char json[128];
+        tocsin_error error;
+        snprintf(json, sizeof json, "{\"format\":\"tocsin-run\",\"version\":1%s}", bad[i]);
+        assert_int_equal(read_command(json, &made, &error), TOCSIN_E_FORMAT);
+        assert_null(made);
+    }
+    assert_int_equal(read_command("{\"format\":\"tocsin-run\",\"version\":1,"
+                                  "\"command\":[\"true\"]}",
+                                  &made, NULL),
+                     TOCSIN_OK);
+    assert_string_equal(tocsin_run_command_folder(made), "");
+    tocsin_run_command_free(made);
+}
+
 static void test_every_fault_is_reported(void **state)
 {
     (void)state;
@@ -112,6 +164,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_started_then_ended),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_command),
         cmocka_unit_test(test_every_fault_is_reported),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
