@@ -105,7 +105,8 @@ typedef struct tocsin_meeting {
     uint32_t group;   /* text */
     uint32_t ordinal; /* of this group in this process, from 0 */
     uint32_t thread;  /* in the window, */
-    uint32_t item;    /* and how many boundaries its stream had when it began */
+    uint32_t item;    /* and how many boundaries its stream had when it began, with what went in */
+    uint64_t call;    /* in which it is made */
 } tocsin_meeting;
 typedef TOCSIN_VEC(tocsin_meeting) tocsin_meetings;
 

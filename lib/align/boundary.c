@@ -189,8 +189,8 @@ static uint32_t group_of(tocsin_boundary_reader *reader, const tocsin_event *eve
     return put_text(reader, "world");
 }
 
-static bool meet(tocsin_boundary_reader *reader, boundary_thread *thread, tocsin_meeting_kind kind,
-                 uint32_t group)
+static bool meet(tocsin_boundary_reader *reader, boundary_thread *thread, uint64_t call,
+                 tocsin_meeting_kind kind, uint32_t group)
 {
     uint64_t *count = group ? tocsin_map_at(&reader->groups, group) : NULL;
     if (!count)
@@ -199,8 +199,18 @@ static bool meet(tocsin_boundary_reader *reader, boundary_thread *thread, tocsin
                               .group = group,
                               .ordinal = (uint32_t)(*count)++,
                               .thread = (uint32_t)(thread - reader->threads.items),
-                              .item = (uint32_t)thread->stream.items.count};
+                              .item = (uint32_t)thread->stream.items.count,
+                              .call = call};
     return TOCSIN_VEC_PUSH(&reader->meetings, meeting);
+}
+
+/* What goes into a call that communicates was there before. */
+static void meet_later(tocsin_boundary_reader *reader, const boundary_thread *thread, uint64_t call)
+{
+    tocsin_meeting *last =
+        reader->meetings.count ? &reader->meetings.items[reader->meetings.count - 1] : NULL;
+    if (last && last->call == call && last->thread == (uint32_t)(thread - reader->threads.items))
+        last->item = (uint32_t)thread->stream.items.count;
 }
 
 /* Does this call communicate? Of collectives within calls the outermost one counts. */
@@ -212,11 +222,11 @@ static bool note_meeting(tocsin_boundary_reader *reader, boundary_thread *thread
     if (role == TOCSIN_ROLE_COLLECTIVE &&
         tocsin_message_is_call(tocsin_trace_function_name(reader->trace, event->function)))
         return !tocsin_message_name(reader->trace, event, reader->rank, &kind, message) ||
-               meet(reader, thread, kind, put_text(reader, message));
+               meet(reader, thread, event->call, kind, put_text(reader, message));
     if (role == TOCSIN_ROLE_COLLECTIVE && !is_inside(thread, role))
-        return meet(reader, thread, TOCSIN_MEETING_ALL, group_of(reader, event));
+        return meet(reader, thread, event->call, TOCSIN_MEETING_ALL, group_of(reader, event));
     if (role == TOCSIN_ROLE_BACKWARD && reader->data_parallel && !is_inside(thread, role))
-        return meet(reader, thread, TOCSIN_MEETING_ALL, put_text(reader, "backward"));
+        return meet(reader, thread, event->call, TOCSIN_MEETING_ALL, put_text(reader, "backward"));
     return true;
 }
 
@@ -459,7 +469,10 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     if (boundary.setting)
         boundary.rating = (uint8_t)tocsin_setting_rating(reader->trace, event);
     boundary.text = put_values(reader, event, boundary.setting ? 1 : event->value_count, &ok);
-    return ok && add_boundary(reader, thread, boundary);
+    ok = ok && add_boundary(reader, thread, boundary);
+    if (state->moment == TOCSIN_MOMENT_ENTER)
+        meet_later(reader, thread, event->call);
+    return ok;
 }
 
 /* Elements of losses and norms: numbers that a call returned. */
