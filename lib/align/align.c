@@ -90,26 +90,6 @@ const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
     return meanings[cause];
 }
 
-const char *tocsin_incomparable_text(tocsin_incomparable reason)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return texts[reason];
-}
-
-const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return meanings[reason];
-}
-
 /* ---- texts of the result --------------------------------------------------------------------- */
 
 /* NULL when memory has run out, and then for good: `starved` is looked at in the end. */
@@ -559,9 +539,12 @@ static tocsin_status are_unlike(const sides *a, const sides *b, bool *unlike, to
     *unlike = a->count != b->count;
     for (size_t k = 0; !*unlike && k < a->count; ++k) {
         uint64_t left, right;
+        *unlike = a->items[k].rank != b->items[k].rank;
+        if (*unlike || a->items[k].rank < 0)
+            return TOCSIN_OK; /* a process alone has no pieces */
         TOCSIN_TRY(tocsin_shard_layout(a->items[k].path, &left, error));
         TOCSIN_TRY(tocsin_shard_layout(b->items[k].path, &right, error));
-        *unlike = a->items[k].rank != b->items[k].rank || left != right;
+        *unlike = left != right;
     }
     return TOCSIN_OK;
 }

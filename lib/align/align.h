@@ -69,6 +69,8 @@ typedef struct tocsin_boundary {
     uint64_t point; /* call << 2 | moment: those of one point have no order among themselves */
     const tocsin_call_chain *chain; /* the calls it was read in, innermost first; or NULL */
     uint32_t micro_batch;           /* of the step, from 1; 0: it belongs to none */
+    uint64_t course;                /* ascends in the course of a step; 0: outside of calls */
+    bool backward;                  /* passes in a backward pass */
     uint8_t dtype, ndim;
     bool present, digested, gradient;
     bool parameter, buffer;

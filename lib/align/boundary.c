@@ -399,12 +399,35 @@ static uint32_t micro_batch_in(const tocsin_boundary_reader *reader, uint8_t pha
                                                                           : reader->backwards + 1;
 }
 
+/* Where the boundary stands in the course of a step: by micro-batch and phase; around a backward
+ * pass and in an optimizer's step what is read of all variables before, and after. */
+static void set_course(const tocsin_boundary_reader *reader, tocsin_boundary *boundary,
+                       uint8_t phase)
+{
+    bool back = phase == BACKWARD || phase == RECOMPUTE;
+    bool before = (boundary->point & TOCSIN_MOMENT_MASK) == TOCSIN_MOMENT_ENTER;
+    bool variable = boundary->parameter || boundary->buffer;
+    uint64_t batch = reader->backwards + (phase < OPTIMIZER ? 1U : 0U), order = 1;
+    if (back && variable)
+        order = before ? 0 : 2;
+    else if (phase == OPTIMIZER)
+        order = before ? 0 : variable ? 1 : 2;
+    boundary->course =
+        phase == NO_PHASE ? 0 : batch << 8 | (uint64_t)(back ? BACKWARD : phase) << 2 | order;
+    boundary->backward = back && !variable;
+}
+
+static uint8_t phase_now(const boundary_thread *thread)
+{
+    return thread->calls.count ? thread->calls.items[thread->calls.count - 1].phase : NO_PHASE;
+}
+
 static tocsin_boundary boundary_in(tocsin_boundary_reader *reader, const boundary_thread *thread,
                                    uint8_t moment)
 {
     const open_call *call =
         thread->calls.count ? &thread->calls.items[thread->calls.count - 1] : NULL;
-    uint8_t phase = call ? call->phase : NO_PHASE;
+    uint8_t phase = phase_now(thread);
     tocsin_boundary boundary = {.point = moment,
                                 .time_ns = reader->now_ns,
                                 .chain = chain_of(reader, thread),
@@ -413,6 +436,7 @@ static tocsin_boundary boundary_in(tocsin_boundary_reader *reader, const boundar
     boundary.phase = reader->phase_texts[phase];
     boundary.site = call ? call->site : 0;
     boundary.point |= (call ? call->call : 0) << 2;
+    set_course(reader, &boundary, phase);
     return boundary;
 }
 
@@ -452,6 +476,7 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.generator = kind == TOCSIN_VARIABLE_RNG;
     boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0 &&
                        !(state->flags & TOCSIN_STATE_PIECE);
+    set_course(reader, &boundary, phase_now(thread));
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
     if (boundary.present) {
         boundary.dtype = state->dtype;
@@ -459,7 +484,9 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
         boundary.shape = cached(reader, &reader->shapes, state->shape, make_shape);
         boundary.digested = state->flags & TOCSIN_STATE_DIGESTED;
     }
-    boundary.replica = reader->data_parallel && kind == TOCSIN_VARIABLE_PARAMETER;
+    /* Gradients are not, while they are accumulated. */
+    boundary.replica =
+        reader->data_parallel && kind == TOCSIN_VARIABLE_PARAMETER && !boundary.gradient;
     if (state->flags & TOCSIN_STATE_PIECE)
         ok = tocsin_shard_read(reader->trace, event, reader->names, &boundary);
     if (boundary.digested) {

@@ -6,11 +6,10 @@
  * once; the rest is present without a value, and counted with the reason.
  *
  * Data structure: for each thread a list of places, linked in the order of the lowest rank, what
- * only later ranks have behind what precedes it there; each place with its members, ascending by
- * rank. A process alone passes through as it is.
- * Invariant: a composed boundary equals that of a process that holds all of the tensor exactly if
- * the bits are equal.
- * Cost: linear in boundaries, and tiling (shard.c); memory is that of one step of all ranks.
+ * only later ranks have behind what precedes it there or, if nothing does, by its phase; each place
+ * with its members, ascending by rank. A process alone passes through as it is. Invariant: a
+ * composed boundary equals that of a process that holds all of the tensor exactly if the bits are
+ * equal. Cost: linear in boundaries, and tiling (shard.c); memory is that of one step of all ranks.
  */
 #include <assert.h>
 
@@ -48,11 +47,55 @@ struct tocsin_whole {
     bool complete;
 };
 
+const char *tocsin_incomparable_text(tocsin_incomparable reason)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return texts[reason];
+}
+
+const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
+{
+    static const char *const meanings[] = {
+#define X(name, text, meaning) meaning,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return meanings[reason];
+}
+
 /* ---- places ---------------------------------------------------------------------------------- */
 
+static uint64_t course_at(const tocsin_whole *whole, uint32_t index)
+{
+    const place *at = &whole->places.items[index];
+    return at->first == TOCSIN_ALIGN_NONE ? 0 : whole->members.items[at->first].boundary->course;
+}
+
+/* Behind which place a boundary goes that no lower rank has. Where a rank comes into another phase
+ * it may be a later stage of a pipeline: its forward pass follows that of the lower ranks, its
+ * backward pass comes before theirs. */
+static uint32_t predecessor(const tocsin_whole *whole, uint32_t cursor,
+                            const tocsin_boundary *boundary)
+{
+    if (course_at(whole, cursor) == boundary->course)
+        return cursor;
+    for (uint32_t next; (next = whole->places.items[cursor].next) != TOCSIN_ALIGN_NONE;
+         cursor = next) {
+        uint64_t course = course_at(whole, next);
+        if (course > boundary->course || (course == boundary->course && boundary->backward))
+            break;
+    }
+    return cursor;
+}
+
 /* The place of the next occurrence of this symbol in the rank at hand; a new one stands behind
- * *cursor. *cursor becomes it. false: out of memory. */
-static bool find_place(tocsin_whole *whole, uint32_t symbol, uint32_t *cursor)
+ * *cursor, or later. *cursor becomes it. false: out of memory. */
+static bool find_place(tocsin_whole *whole, uint32_t symbol, const tocsin_boundary *boundary,
+                       uint32_t *cursor)
 {
     uint64_t *occurrence = tocsin_map_at(&whole->occurrences, symbol);
     if (!occurrence)
@@ -62,17 +105,16 @@ static bool find_place(tocsin_whole *whole, uint32_t symbol, uint32_t *cursor)
     if (!found)
         return false;
     if (*found == 0) {
-        bool begins = *cursor == TOCSIN_ALIGN_NONE;
         uint32_t index = (uint32_t)whole->places.count;
+        *cursor = predecessor(whole, *cursor, boundary);
         place made = {.symbol = symbol,
                       .first = TOCSIN_ALIGN_NONE,
                       .last = TOCSIN_ALIGN_NONE,
-                      .next = begins ? TOCSIN_ALIGN_NONE : whole->places.items[*cursor].next};
+                      .next = whole->places.items[*cursor].next};
         if (!TOCSIN_VEC_PUSH(&whole->places, made))
             return false;
         *found = index + 1u;
-        if (!begins)
-            whole->places.items[*cursor].next = index;
+        whole->places.items[*cursor].next = index;
     }
     *cursor = (uint32_t)(*found - 1);
     return true;
@@ -84,7 +126,8 @@ static bool add_rank(tocsin_whole *whole, uint32_t rank, const tocsin_boundary_s
     uint32_t cursor = 0;
     tocsin_map_clear(&whole->occurrences);
     for (size_t k = 0; k < stream->items.count; ++k) {
-        if (!find_place(whole, stream->items.items[k].symbol, &cursor))
+        if (!find_place(whole, stream->items.items[k].symbol, &stream->boundaries.items[k],
+                        &cursor))
             return false;
         place *at = &whole->places.items[cursor];
         uint32_t index = (uint32_t)whole->members.count;

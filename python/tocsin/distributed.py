@@ -45,6 +45,22 @@ def _module():
     return distributed if distributed is not None and distributed.is_available() else None
 
 
+def tensor_parallel_place():
+    """(rank, size) in the tensor-parallel group: Megatron's, or the world's if there is no other
+    group and no DistributedDataParallel, so that whatever is cut is cut over the world. Else
+    None."""
+    megatron = sys.modules.get("megatron.core.parallel_state")
+    if megatron is not None and megatron.model_parallel_is_initialized():
+        return (megatron.get_tensor_model_parallel_rank(),
+                megatron.get_tensor_model_parallel_world_size())  # fmt: skip
+    distributed = _module()
+    if distributed is None or not distributed.is_initialized() or is_data_parallel():
+        return None
+    if len(distributed.distributed_c10d._world.pg_map) != 1:
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
 def reduction_types():
     """Types of what collectives do with the operands: their str() names it."""
     distributed = _module()

@@ -122,7 +122,7 @@ def record(optimizer, attribute, amount, loading=()):
     tensor = sys.modules["torch"].Tensor
     cls = type(optimizer)
     type_name = f"{cls.__module__}.{cls.__qualname__}"
-    place = 0
+    place, part_of = 0, pieces.mark_reader()
     for number, group in enumerate(optimizer.param_groups):
         options = options_of(group)
         if not group["params"]:
@@ -132,14 +132,18 @@ def record(optimizer, attribute, amount, loading=()):
             name, owner = names.get(id(parameter), (f"group{number}.param{index}", ""))
             axes = _axes(parameter)
             pairs = (("group", number), ("module", owner), *axes, *options)
+            part = part_of(parameter)
             _core.record_state(f"{name}#options", OPTIMIZER_STATE, type_name, "value", 1,
-                               parameter, True, pairs)  # fmt: skip
+                               parameter if part is None else (parameter, part), True,
+                               pairs)  # fmt: skip
             state = dict.get(optimizer.state, parameter)
             said = pairs[:1]
             if loading:
                 said += (*loading, ("place", place), ("parameter", parameter))
             for key, value in (state or {}).items():
                 if isinstance(value, tensor):
+                    if part is not None and value.shape == parameter.shape:
+                        value = (value, part)
                     _core.record_state(f"{name}#{key}", OPTIMIZER_STATE, type_name, attribute,
                                        amount, value, True, said)  # fmt: skip
             place += 1

@@ -6,6 +6,10 @@ operation of torch.
 
 import sys
 
+from tocsin import _core, distributed
+
+by_hand = False  # also what Megatron's marks say of plain parameters
+
 
 def _chunk(runs, parts, index):
     """The index-th of `parts` chunks, as torch.chunk cuts them, of the places in `runs`, a list of
@@ -83,10 +87,40 @@ def _where(tensor):
     return whole, placed[0], placed[2]
 
 
+def _local(tensor):
+    """Its local tensor; of one that a collective fills what is filled, once that was waited for."""
+    local = tensor._local_tensor
+    waited = type(local).__name__ == "AsyncCollectiveTensor" and local.completed
+    return local.elem if waited else local
+
+
+def mark_reader():
+    """place(parameter) -> (whole, offset) of a plain parameter that Megatron's marks call a part of
+    a larger one, None: it is none, or its place is not known."""
+    group = distributed.tensor_parallel_place() if by_hand else None
+
+    def place(parameter):
+        marked = getattr(parameter, "tensor_model_parallel", False) is True
+        axis = getattr(parameter, "partition_dim", None)
+        layout = _core.tensor_layout_read(parameter) if marked and group is not None else None
+        if layout is None or getattr(parameter, "partition_stride", None) != 1:
+            return None
+        rank, size = group
+        shape = list(layout[1])
+        if type(axis) is not int or not 0 <= axis < len(shape):
+            return None
+        offset = [0] * len(shape)
+        offset[axis] = rank * shape[axis]
+        shape[axis] *= size
+        return tuple(shape), tuple(offset)
+
+    return place
+
+
 def read(tensor, with_gradient):
     """(local tensor, (whole, offset, pending reduction) or None, requires_grad, is_leaf, gradient
     or None) of a DTensor."""
     with sys.modules["torch"]._C.DisableTorchFunction():  # no mode of the user's sees this
         leaf = tensor.is_leaf
         gradient = tensor.grad if with_gradient and leaf else None
-        return tensor._local_tensor, _where(tensor), tensor.requires_grad, leaf, gradient
+        return _local(tensor), _where(tensor), tensor.requires_grad, leaf, gradient

@@ -103,6 +103,7 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
         if drill is not None:
             _core.recorder_drill(*drill)
         _core.recorder_pieces(pieces.read)
+        pieces.by_hand = not boundaries.startswith("online")
         try:
             layout.calibrate(torch, _core)
         except ValueError as error:

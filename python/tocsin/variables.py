@@ -7,7 +7,7 @@ modules and optimizers only; runs no operation and keeps no strong reference.
 
 import weakref
 
-from tocsin import _core
+from tocsin import _core, pieces
 
 # tocsin/event.h: tocsin_variable_kind and tocsin_state.flags
 PARAMETER, BUFFER = 1, 2
@@ -43,6 +43,7 @@ class _Variable:
         self.group = -1
         self.index = -1
         self.alias_of = -1
+        self.place = None
 
     def held_by(self, slot, group, index):
         if not self.slots:
@@ -65,6 +66,7 @@ class _Variable:
             self.group,
             self.index,
             self.alias_of,
+            self.place,
         )
 
 
@@ -145,14 +147,16 @@ def _is_own(parameter):
     return own or getattr(parameter, "allreduce", True) is False
 
 
-def _of_module(module, prefix):
+def _of_module(module, prefix, place):
     dot = f"{prefix}." if prefix else ""
     for key, parameter in module._parameters.items():
         if parameter is not None:
             flags = IN_MODEL
             if _is_own(parameter):
                 flags |= TENSOR_PARALLEL
-            yield _Variable(dot + key, PARAMETER, parameter, module, key, flags)
+            variable = _Variable(dot + key, PARAMETER, parameter, module, key, flags)
+            variable.place = place(parameter)
+            yield variable
     for key, buffer in module._buffers.items():
         if buffer is not None:
             yield _Variable(dot + key, BUFFER, buffer, module, key, IN_MODEL)
@@ -198,10 +202,11 @@ def resolve(roots, optimizers, final):
 
     final: a step is about to be made, so the models have been seen; before, names may change."""
     variables, modules, by_id, names = [], [], {}, set()
+    place = pieces.mark_reader()
     for prefix, root in _root_names(roots, final):
         for name, module in walk(root, prefix):
             modules.append((module, name))
-            for variable in _of_module(module, name):
+            for variable in _of_module(module, name, place):
                 if variable.name in names:
                     continue  # a wrapper's own attribute beside its model's
                 names.add(variable.name)

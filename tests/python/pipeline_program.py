@@ -1,8 +1,10 @@
-"""Two stages of a pipeline on two ranks, two micro-batches a step: pipeline_program.py CHANGE.
+"""Two stages of a pipeline on two ranks, or in one process, two micro-batches a step:
+pipeline_program.py CHANGE.
 
 CHANGE, in step 2: none, first (the first stage's weight), last (the last one's loss).
 """
 
+import os
 import sys
 
 import torch
@@ -10,48 +12,67 @@ import torch.distributed as dist
 from torch import nn
 
 
-def first_stage(layer, x, wrong):
-    if wrong:
-        layer.weight.data *= 1.5
-    out = layer(x)
+class Stages(nn.Module):
+    """Those that this process has."""
+
+    def __init__(self, has_first, has_last):
+        super().__init__()
+        torch.manual_seed(1)
+        last = nn.Linear(5, 2)
+        torch.manual_seed(0)
+        first = nn.Linear(3, 5)
+        if has_first:
+            self.first = first
+        if has_last:
+            self.last = last
+
+    def forward(self, x):
+        for stage in ("first", "last"):
+            if hasattr(self, stage):
+                x = getattr(self, stage)(x)
+        return x
+
+
+def run_first(model, x):
+    out = model(x)
     dist.send(out.detach(), 1, tag=7)
-    return out
-
-
-def first_backward(out):
     gradient = torch.empty_like(out)
     works = dist.batch_isend_irecv([dist.P2POp(dist.irecv, gradient, 1)])
     [work.wait() for work in works]
     out.backward(gradient)
 
 
-def last_stage(layer, wrong):
+def run_last(model, scale):
     x = torch.empty(4, 5)
     dist.recv(x, src=0, tag=7)
     x.requires_grad_()
-    loss = layer(x).square().sum()
-    if wrong:
-        loss = loss * 1.5
-    loss.backward()
+    (model(x).square().sum() * scale).backward()
     dist.isend(x.grad, dst=0).wait()
 
 
 def main():
-    dist.init_process_group("gloo")
-    rank, change = dist.get_rank(), sys.argv[1]
-    torch.manual_seed(rank)
-    layer = nn.Linear(3, 5) if rank == 0 else nn.Linear(5, 2)
-    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    change, ranks = sys.argv[1], int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        dist.init_process_group("gloo")
+    rank = dist.get_rank() if ranks > 1 else None
+    model = Stages(rank != 1, rank != 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(1, 4):
         optimizer.zero_grad()
+        scale = 1.5 if change == "last" and step == 2 else 1.0
+        if step == 2 and change == "first" and rank != 1:
+            model.first.weight.data *= 1.5
         for _ in range(2):
-            if rank == 0:
-                wrong = change == "first" and step == 2
-                first_backward(first_stage(layer, torch.randn(4, 3), wrong))
+            x = torch.randn(4, 3)
+            if rank is None:
+                (model(x).square().sum() * scale).backward()
+            elif rank == 0:
+                run_first(model, x)
             else:
-                last_stage(layer, change == "last" and step == 2)
+                run_last(model, scale)
         optimizer.step()
-    dist.destroy_process_group()
+    if ranks > 1:
+        dist.destroy_process_group()
 
 
 main()

@@ -1,7 +1,8 @@
 """The same training in several layouts: shards_program.py LAYOUT [CHANGE RANK].
 
 LAYOUT: plain (one process, or all of it on each), fsdp (fully_shard), tp (the first layer cut by
-its outputs, the second by its inputs), both (fsdp over one axis of a mesh, tp over the other).
+its outputs, the second by its inputs), both (fsdp over one axis of a mesh, tp over the other), hand
+(tp of plain parameters with Megatron's marks).
 All ranks see the same batch. Every number is a small multiple of a power of two, so that sums are
 exact in any order, and layouts agree to the last bit.
 CHANGE, on this RANK alone in step 2: bit (of one word of its part of first.weight's gradient),
@@ -31,6 +32,28 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.second(torch.relu(self.first(x) + local(self.shift)))
+
+
+class AddUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, part):
+        whole = part.clone()
+        dist.all_reduce(whole)
+        return whole
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def cut_by_hand(model, ranks):
+    """As Megatron: each rank has a slice of each parameter, marked with its axis."""
+    for name, axis in (("first.weight", 0), ("first.bias", 0), ("shift", 0), ("second.weight", 1)):
+        parameter = model.get_parameter(name)
+        parameter.data = parameter.data.chunk(ranks, axis)[dist.get_rank()].contiguous()
+        parameter.tensor_model_parallel = True
+        parameter.partition_dim, parameter.partition_stride = axis, 1
+    model.second.register_forward_hook(lambda module, given, part: AddUp.apply(part))
 
 
 def shard(model, layout, ranks):
@@ -72,7 +95,9 @@ def main():
             change = sys.argv[2]
     torch.manual_seed(3)
     model = Net()
-    if layout != "plain":
+    if layout == "hand":
+        cut_by_hand(model, ranks)
+    elif layout != "plain":
         shard(model, layout, ranks)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.25, momentum=0.5, foreach=False)
     for step in range(1, 4):

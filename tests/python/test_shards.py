@@ -24,6 +24,7 @@ RUNS = {  # name: ranks, mode, what the program is told
     "fsdp3": (3, "trusted", "fsdp"),
     "tp2": (2, "trusted", "tp"),
     "both4": (4, "online", "both"),
+    "hand2": (2, "trusted", "hand"),
     "replica": (2, "online", "tp replica 1"),
     "bit": (2, "online", "fsdp bit 1"),
 }
@@ -63,7 +64,7 @@ def states(run, **wanted):
     return [e for e in events if all(e.get(key) == value for key, value in wanted.items())]
 
 
-@pytest.mark.parametrize("name", ["fsdp3", "tp2", "both4"])
+@pytest.mark.parametrize("name", ["fsdp3", "tp2", "both4", "hand2"])
 def test_layouts_agree(runs, name):
     """Parameters, gradients, optimizer state; outputs of modules where they were recorded."""
     status, report = align(runs, "one", name)
@@ -72,7 +73,8 @@ def test_layouts_agree(runs, name):
     assert prefix["rank"] is None and prefix["equal"] == prefix["compared"] > 60
     a, b = report["composed"]
     assert (a["run"], a["ranks"], a["incomparable"]) == ("a", 1, {})
-    assert (b["run"], b["ranks"], b["incomparable"]) == ("b", RUNS[name][0], {})
+    local = {"local": 6} if name == "hand2" else {}  # what its first layer returns, and gets back
+    assert (b["run"], b["ranks"], b["incomparable"]) == ("b", RUNS[name][0], local)
     assert b["boundaries"] >= prefix["compared"] and report["replicas"] == []
 
 
@@ -129,7 +131,7 @@ def test_what_is_recorded(runs):
 
 
 def test_relations_are_silent(runs):
-    for name in ("fsdp3", "tp2", "both4"):
+    for name in ("fsdp3", "tp2", "both4", "hand2"):
         done = subprocess.run([TOCSIN, "check", runs / name], capture_output=True, text=True)
         assert done.returncode in (0, 3), done.stdout
 
@@ -156,11 +158,13 @@ def test_places():
     assert boxes > 500
 
 
-def test_messages_order_ranks(tmp_path):
-    """Of two stages the one that goes wrong is shown; the other received it."""
-    for name in ("none", "first", "last"):
+def test_pipeline(tmp_path):
+    """Of two stages the one that goes wrong is shown; the other received it. Both together are what
+    one process does."""
+    for name, ranks in (("alone", 1), ("none", 2), ("first", 2), ("last", 2)):
+        launcher = [RANKS, ranks] if ranks > 1 else []
         command = [TOCSIN, "record", "-q", "--mode", "trusted", "-o", tmp_path / name, "--"]
-        command += [sys.executable, RANKS, 2, HERE / "pipeline_program.py", name]
+        command += [sys.executable, *launcher, HERE / "pipeline_program.py", name]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     for name, rank in (("first", 0), ("last", 1)):
@@ -168,3 +172,9 @@ def test_messages_order_ranks(tmp_path):
         assert status == 1
         assert {pivot["rank"] for pivot in report["pivots"]} == {rank}
         assert report["downstream_ranks"] == 1
+    status, report = align(tmp_path, "alone", "none")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+    assert report["identical_prefix"][0]["compared"] > 80
+    status, report = align(tmp_path, "alone", "first")
+    assert status == 1
+    assert (report["pivots"][0]["fqn"], report["pivots"][0]["role"]) == ("first", "output")

@@ -91,6 +91,18 @@ bool piece_read(PyObject *tensor, bool with_gradient, tensor_piece *piece)
     return read;
 }
 
+bool piece_place(const tensor_meta *meta, PyObject *place, tensor_piece *piece)
+{
+    *piece = (tensor_piece){.meta = *meta, .requires_grad = meta->requires_grad};
+    PyObject *whole, *offset;
+    piece->placed = PyArg_ParseTuple(place, "OO", &whole, &offset) &&
+                    2u * meta->ndim + 1u <= TOCSIN_EVENT_VALUES_MAX &&
+                    read_axes(whole, meta->ndim, piece->whole) &&
+                    read_axes(offset, meta->ndim, piece->offset);
+    PyErr_Clear();
+    return piece->placed;
+}
+
 void piece_release(tensor_piece *piece)
 {
     tensor_meta_release(&piece->meta);

@@ -22,6 +22,9 @@ void pieces_set_reader(PyObject *reader);
 bool piece_is(PyObject *object);
 /* Read one. False (no exception set): its local tensor cannot be read. */
 bool piece_read(PyObject *tensor, bool with_gradient, tensor_piece *piece);
+/* The same of a plain tensor, whose metadata was read, at a place (whole, offset). It owns nothing
+ * and needs no release. False: the place does not fit. */
+bool piece_place(const tensor_meta *meta, PyObject *place, tensor_piece *piece);
 void piece_release(tensor_piece *piece);
 /* Let a sample that is about something else say dtype and shape of the whole. */
 void piece_describe(const tensor_piece *piece, tocsin_sample *sample);

@@ -32,6 +32,7 @@ typedef struct tracked {
     uint64_t slots; /* optimizers that hold it, one bit each */
     int group_slot; /* the first of them, and where it stands there */
     int group, index;
+    PyObject *place;                /* (whole, offset) of a part that is no DTensor, or None */
     int alias_of;                   /* index of the first name of this storage; -1: this is it */
     bool has_before;                /* its data were digested, and in no step since were they not */
     bool known[READ_COUNT];         /* digests of the current sampling point */
@@ -97,6 +98,7 @@ static void drop_tables(void)
     for (Py_ssize_t i = 0; i < variable_count; i++) {
         Py_XDECREF(variables[i].owner);
         Py_XDECREF(variables[i].key);
+        Py_XDECREF(variables[i].place);
     }
     for (Py_ssize_t i = 0; i < module_count; i++) {
         Py_XDECREF(modules[i].reference);
@@ -189,16 +191,16 @@ static PyObject *weak_or_null(PyObject *object)
 }
 
 /* One tuple of the resolver: (name, kind, type name, owner, key, flags, slots, group slot, group,
- * index, alias). */
+ * index, alias, place). */
 static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked *out)
 {
     const char *name, *type;
     int kind;
     unsigned int flags;
     unsigned long long slots;
-    PyObject *owner, *key;
-    if (!PyArg_ParseTuple(tuple, "sisOOIKiiii", &name, &kind, &type, &owner, &key, &flags, &slots,
-                          &out->group_slot, &out->group, &out->index, &out->alias_of))
+    PyObject *owner, *key, *place;
+    if (!PyArg_ParseTuple(tuple, "sisOOIKiiiiO", &name, &kind, &type, &owner, &key, &flags, &slots,
+                          &out->group_slot, &out->group, &out->index, &out->alias_of, &place))
         return false;
     out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
     out->kind = (tocsin_variable_kind)kind;
@@ -208,6 +210,7 @@ static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked 
     out->slots = slots;
     out->owner = weak_or_null(owner);
     out->key = Py_NewRef(key);
+    out->place = Py_NewRef(place);
     return true;
 }
 
@@ -319,6 +322,7 @@ static void resolve(tocsin_trace_writer *writer, bool finally)
     for (Py_ssize_t i = 0; i < old_count; i++) {
         Py_CLEAR(old[i].owner);
         Py_CLEAR(old[i].key);
+        Py_CLEAR(old[i].place);
     }
     drop_tables();
     PyObject *result = call_resolver(finally), *variable_list, *name_list;
@@ -525,10 +529,31 @@ static tocsin_sampling amount_of(const sampling_point *point, const tracked *var
     return amount;
 }
 
+/* Emit an attribute of which this rank holds a part. */
+static void emit_piece(sampling_point *point, tracked *variable, tocsin_attribute attribute,
+                       tocsin_sampling amount, uint32_t flags, tensor_piece *piece)
+{
+    value_list list;
+    value_list_begin(&list, TOCSIN_ROLE_NONE);
+    tocsin_sample sample = {.variable = variable->variable,
+                            .attribute = attribute,
+                            .moment = point->moment,
+                            .flags = flags,
+                            .lr = lr_of(point, variable)};
+    piece_fill(piece, point->writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
+    (void)tocsin_recorder_sample(observe_recorder, &sample, NULL);
+    variable->known[attribute] = false;
+}
+
 /* Emit one attribute, whose metadata was read (NULL: it is None, or cannot be read). */
 static void emit_state(sampling_point *point, tracked *variable, tocsin_attribute attribute,
                        tocsin_sampling amount, uint32_t flags, const tensor_meta *meta)
 {
+    tensor_piece piece;
+    if (meta != NULL && variable->place != Py_None && piece_place(meta, variable->place, &piece)) {
+        emit_piece(point, variable, attribute, amount, flags, &piece);
+        return;
+    }
     tocsin_sample sample = {.variable = variable->variable,
                             .attribute = attribute,
                             .moment = point->moment,
@@ -564,22 +589,6 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
         variable->has_before = digested;
 }
 
-/* The same of what this rank holds of a sharded tensor. */
-static void emit_piece(sampling_point *point, tracked *variable, tocsin_attribute attribute,
-                       tocsin_sampling amount, uint32_t flags, tensor_piece *piece)
-{
-    value_list list;
-    value_list_begin(&list, TOCSIN_ROLE_NONE);
-    tocsin_sample sample = {.variable = variable->variable,
-                            .attribute = attribute,
-                            .moment = point->moment,
-                            .flags = flags,
-                            .lr = lr_of(point, variable)};
-    piece_fill(piece, point->writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
-    (void)tocsin_recorder_sample(observe_recorder, &sample, NULL);
-    variable->known[attribute] = false;
-}
-
 /* A parameter or buffer that is sharded over ranks, and its gradient. */
 static void sample_sharded(sampling_point *point, tracked *variable, tensor_piece *piece,
                            uint32_t flags, tocsin_sampling data, tocsin_sampling grad)
@@ -592,8 +601,9 @@ static void sample_sharded(sampling_point *point, tracked *variable, tensor_piec
         gradient.requires_grad = gradient.is_leaf = false; /* flags are the variable's */
         emit_piece(point, variable, TOCSIN_ATTRIBUTE_GRAD, grad, flags, &gradient);
         piece_release(&gradient);
-    } else if (grad != TOCSIN_SAMPLING_NONE && piece->gradient == NULL) {
-        emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, grad, flags, NULL);
+    } else if (grad != TOCSIN_SAMPLING_NONE) { /* none, or of a kind that is not read */
+        emit_state(point, variable, TOCSIN_ATTRIBUTE_GRAD, grad,
+                   flags | (piece->gradient != NULL ? (uint32_t)TOCSIN_STATE_PRESENT : 0u), NULL);
     }
     if (data != TOCSIN_SAMPLING_NONE)
         emit_piece(point, variable, TOCSIN_ATTRIBUTE_DATA, data, flags, piece);

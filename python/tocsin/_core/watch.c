@@ -242,17 +242,19 @@ static tocsin_tensor_view bytes_view(PyObject *bytes, int64_t *size, int64_t *st
 }
 
 /* record_state(name, kind, type, attribute, amount, content, described, values): a state of a
- * variable that is not tracked by variables.c. content: an exact tensor, bytes, or None; its digest
- * is taken if amount is 2. described: dtype and shape are those of the tensor. values: tuple of
+ * variable that is not tracked by variables.c. content: an exact tensor, a DTensor, bytes, or None,
+ * or a tuple of a tensor and its place in the whole, (whole, offset); its digest is taken if amount
+ * is 2. described: dtype and shape are those of the tensor. values: tuple of
  * (name, value) pairs, or None. */
 PyObject *watch_record_state(PyObject *module, PyObject *arguments)
 {
     const char *name, *type, *attribute_name;
     int kind, amount, described;
-    PyObject *content, *pairs;
+    PyObject *content, *pairs, *place = NULL;
     (void)module;
     if (!PyArg_ParseTuple(arguments, "sissiOpO:record_state", &name, &kind, &type, &attribute_name,
-                          &amount, &content, &described, &pairs))
+                          &amount, &content, &described, &pairs) ||
+        (PyTuple_CheckExact(content) && !PyArg_ParseTuple(content, "OO", &content, &place)))
         return NULL;
     int attribute = tocsin_attribute_from_name(attribute_name);
     if (attribute < 0 || !(pairs == Py_None || PyTuple_CheckExact(pairs)))
@@ -294,17 +296,18 @@ PyObject *watch_record_state(PyObject *module, PyObject *arguments)
         sample.ndim = meta.ndim;
         sample.shape = meta.sizes;
     }
-    tensor_piece piece;
+    tensor_piece piece = {.local = NULL};
     bool sharded = piece_is(content) && piece_read(content, false, &piece);
-    if (sharded && attribute == TOCSIN_ATTRIBUTE_VALUE && described && piece.placed)
-        piece_describe(&piece, &sample);
-    else if (sharded && attribute != TOCSIN_ATTRIBUTE_VALUE)
+    bool part = tensor && place != NULL && piece_place(&meta, place, &piece);
+    if ((sharded || part) && attribute != TOCSIN_ATTRIBUTE_VALUE)
         piece_fill(&piece, writer, amount == TOCSIN_SAMPLING_DIGEST, &sample, &list);
+    else if (described && piece.placed)
+        piece_describe(&piece, &sample);
     tocsin_recorder_sample(observe_recorder, &sample, NULL);
-    if (tensor)
-        tensor_meta_release(&meta);
     if (sharded)
         piece_release(&piece);
+    if (tensor)
+        tensor_meta_release(&meta);
     Py_RETURN_NONE;
 }
 
