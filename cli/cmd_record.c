@@ -2,7 +2,11 @@
 #include "repeating.h"
 
 #include <assert.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <tocsin/name_map.h>
 #include <tocsin/trace.h>
 
 static int summarise(const cli_recording *recording)
@@ -53,6 +57,29 @@ static int record_once(const cli_recording_options *options, char *const *comman
     return command_exit ? command_exit : exit_code;
 }
 
+/* Is the map one? The job may run in another folder: a file is given as a whole path. */
+static bool choose_map(cli_recording_options *options, char path[PATH_MAX])
+{
+    tocsin_name_map *map;
+    tocsin_error error;
+    if (!options->map) {
+        return true;
+    }
+    if (tocsin_name_map_load(options->map, &map, &error) != TOCSIN_OK) {
+        cli_fail(&error);
+        return false;
+    }
+    tocsin_name_map_free(map);
+    bool shipped = false;
+    for (size_t k = 0; !shipped && tocsin_name_map_shipped(k); k++) {
+        shipped = strcmp(tocsin_name_map_shipped(k), options->map) == 0;
+    }
+    if (!shipped && realpath(options->map, path)) {
+        options->map = path;
+    }
+    return true;
+}
+
 int cmd_record(int argc, char **argv)
 {
     cli_recording_options recording_options = {.mode = "record"};
@@ -73,6 +100,10 @@ int cmd_record(int argc, char **argv)
          &repeat.count},
         {"jitter", 0, CLI_COUNT, "SEED", "with --repeat: vary threads, CPUs and timing",
          &repeat.seed},
+        {"map", 0, CLI_TEXT, "MAP", "for align --map: also as parts of the tensors of a framework",
+         &recording_options.map},
+        {"groups", 0, CLI_COUNT, "N", "with --map: groups of queries, by which q, k, v alternate",
+         &recording_options.groups},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
     };
@@ -93,6 +124,10 @@ int cmd_record(int argc, char **argv)
     int exit_code;
     if (cli_options_end(&usage, argc, argv, &command, &exit_code)) {
         return exit_code;
+    }
+    static char map[PATH_MAX];
+    if (!choose_map(&recording_options, map)) {
+        return CLI_INPUT;
     }
     recording_options.modules = &modules;
     recording_options.boundaries = boundaries[mode];

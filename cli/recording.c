@@ -238,12 +238,13 @@ static bool join(const cli_texts *texts, char *joined, size_t bytes)
 static int launch(cli_recording *recording, const char *modules, const char *python_path)
 {
     const cli_recording_options *options = &recording->options;
-    char sample[CLI_NUMBER_BYTES] = "";
+    char sample[CLI_NUMBER_BYTES] = "", groups[CLI_NUMBER_BYTES];
     tocsin_error error;
 
     if (options->sample > 0) {
         snprintf(sample, sizeof sample, "%" PRIu64, options->sample);
     }
+    snprintf(groups, sizeof groups, "%" PRIu64, options->groups);
     bool selects = strcmp(options->mode, "run") == 0;
     const cli_launch_variable fixed[] = {
         {"TOCSIN_RUN", recording->directory},
@@ -254,6 +255,8 @@ static int launch(cli_recording *recording, const char *modules, const char *pyt
         {"TOCSIN_SELECTION", selects ? recording->selection : NULL},
         {"TOCSIN_SAMPLE", sample[0] ? sample : getenv("TOCSIN_SAMPLE")},
         {"TOCSIN_QUIET", options->quiet ? "1" : getenv("TOCSIN_QUIET")},
+        {"TOCSIN_MAP", options->map ? options->map : getenv("TOCSIN_MAP")},
+        {"TOCSIN_MAP_GROUPS", options->groups > 0 ? groups : getenv("TOCSIN_MAP_GROUPS")},
         {"PYTHONPATH", python_path},
     };
     enum { FIXED = sizeof fixed / sizeof fixed[0] };

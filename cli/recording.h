@@ -22,6 +22,8 @@ typedef struct cli_recording_options {
     const cli_texts *modules;
     uint64_t sample; /* digest data and gradients in each N-th step only; 0: as the environment
                         says */
+    const char *map; /* names of another framework: a path, or a shipped one; or NULL */
+    uint64_t groups; /* of queries, for the map; 0: not known */
     bool force;
     bool quiet;
     const cli_launch_variable *variables; /* further ones of the job */

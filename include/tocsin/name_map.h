@@ -9,6 +9,7 @@
 #ifndef TOCSIN_NAME_MAP_H
 #define TOCSIN_NAME_MAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <tocsin/status.h>
 
@@ -26,6 +27,19 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_name_map_load(const char *sour
 TOCSIN_API void tocsin_name_map_free(tocsin_name_map *map);
 
 TOCSIN_API size_t tocsin_name_map_rule_count(const tocsin_name_map *map);
+
+#define TOCSIN_MAP_NAME_BYTES 1024
+
+/* A part of a tensor of side a. */
+typedef struct tocsin_mapped_name {
+    char whole[TOCSIN_MAP_NAME_BYTES]; /* that tensor's name */
+    unsigned part, parts;
+    const char *layout; /* "joined", "interleaved", "transposed" */
+} tocsin_mapped_name;
+
+/* What a name is by the map. false: it fits no pattern of side b first, or `whole` is too long. */
+TOCSIN_API bool tocsin_name_map_look_up(const tocsin_name_map *map, const char *name,
+                                        tocsin_mapped_name *found);
 
 /* The names of the shipped maps; NULL ends. */
 TOCSIN_API const char *tocsin_name_map_shipped(size_t index);

@@ -42,7 +42,8 @@ typedef struct tocsin_call_chain {
 /* One of the tensors that were put together to a boundary by a map of names. */
 typedef struct tocsin_boundary_part {
     uint32_t name;
-    int64_t begin; /* its first row in the whole */
+    int64_t begin; /* its first row in the whole, or in each group of it */
+    int64_t rows;  /* there */
 } tocsin_boundary_part;
 
 /* What a rank holds of a boundary's tensor. */
@@ -81,6 +82,9 @@ typedef struct tocsin_boundary {
     uint32_t own; /* text: what this run calls it, if a map gave it another name; else 0 */
     const tocsin_boundary_part *parts; /* of one put together by a map; else NULL */
     uint32_t part_count;
+    int64_t group_rows;         /* of all parts, where they alternate by group; else 0 */
+    bool exchanged;             /* its part has the axes the other way round */
+    bool cut;                   /* recorded as a part of another framework's tensor */
     uint32_t whole, offset;     /* of a piece: shape of the whole and its place in it; else 0 */
     bool replica;               /* all ranks that have it must have the same bits */
     uint32_t partial;           /* text: a reduction over ranks is still to be made; else 0 */

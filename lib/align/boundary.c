@@ -477,6 +477,9 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
     boundary.setting = kind == TOCSIN_VARIABLE_BOUNDARY && event->value_count > 0 &&
                        !(state->flags & TOCSIN_STATE_PIECE);
     set_course(reader, &boundary, phase_now(thread));
+    boundary.cut = kind == TOCSIN_VARIABLE_BOUNDARY && (state->flags & TOCSIN_STATE_PIECE) &&
+                   (boundary.gradient ||
+                    strcmp(tocsin_trace_string(reader->trace, state->attribute), "data") == 0);
     boundary.present = state->flags & TOCSIN_STATE_PRESENT;
     if (boundary.present) {
         boundary.dtype = state->dtype;

@@ -20,9 +20,12 @@ typedef struct resolved_name {
     tocsin_map_place place;
 } resolved_name;
 
-typedef struct joined_boundary {          /* one that is being put together */
-    uint32_t at;                          /* in the mapped stream */
-    uint32_t point_of;                    /* the first part's boundary */
+typedef struct joined_boundary { /* one that is being put together */
+    uint32_t whole;              /* its name */
+    uint32_t at;                 /* in the mapped stream */
+    uint32_t point_of;           /* the first part's boundary */
+    uint32_t pieces;             /* recorded as pieces of the whole: */
+    uint32_t cuts[TOCSIN_MAP_PARTS_MAX];
     uint32_t seen;                        /* parts, as bits */
     uint32_t parts[TOCSIN_MAP_PARTS_MAX]; /* boundaries of the stream that is mapped */
     const tocsin_map_rule *rule;
@@ -144,6 +147,7 @@ static bool make_item(tocsin_mapping *mapping, tocsin_boundary_stream *stream, u
     return true;
 }
 
+/* The one to which a boundary belongs, NULL: none yet. */
 static joined_boundary *find_joined(tocsin_mapping *mapping, const tocsin_boundary_stream *of,
                                     const tocsin_boundary *boundary, const resolved_name *name)
 {
@@ -152,16 +156,15 @@ static joined_boundary *find_joined(tocsin_mapping *mapping, const tocsin_bounda
         const tocsin_boundary *first = &of->boundaries.items[joined->point_of];
         if (first->point != boundary->point)
             return NULL; /* points do not come again */
-        const resolved_name *other;
-        if (joined->rule == name->place.rule && first->attribute == boundary->attribute &&
-            !(joined->seen >> name->place.part & 1) && resolve(mapping, first->name, &other) &&
-            other && other->whole == name->whole)
+        bool taken = boundary->cut ? joined->pieces == joined->rule->parts
+                                   : joined->seen >> name->place.part & 1;
+        if (joined->whole == name->whole && first->attribute == boundary->attribute && !taken)
             return joined;
     }
     return NULL;
 }
 
-/* Part `name` of a whole. */
+/* A part of a whole, or a piece. */
 static bool add_part(tocsin_mapping *mapping, const tocsin_boundary_stream *from, uint32_t at,
                      tocsin_boundary_stream *to, const resolved_name *name)
 {
@@ -170,14 +173,22 @@ static bool add_part(tocsin_mapping *mapping, const tocsin_boundary_stream *from
     if (!joined) {
         tocsin_boundary whole = *boundary;
         whole.name = name->whole;
-        whole.digested = false;
-        whole.shards = NULL; /* of one part */
+        whole.digested = whole.cut = false;
+        whole.shards = NULL; /* of one part, as the tiles are */
         whole.shard_count = 0;
-        joined_boundary fresh = {
-            .at = (uint32_t)to->items.count, .point_of = at, .rule = name->place.rule};
+        whole.tiles = whole.last_tile = NULL;
+        whole.tile_count = 0;
+        joined_boundary fresh = {.whole = name->whole,
+                                 .at = (uint32_t)to->items.count,
+                                 .point_of = at,
+                                 .rule = name->place.rule};
         if (!push(to, &whole, (tocsin_align_item){0}) || !TOCSIN_VEC_PUSH(&mapping->joined, fresh))
             return false;
         joined = &mapping->joined.items[mapping->joined.count - 1];
+    }
+    if (boundary->cut) {
+        joined->cuts[joined->pieces++] = at;
+        return true;
     }
     joined->seen |= UINT32_C(1) << name->place.part;
     joined->parts[name->place.part] = at;
@@ -263,7 +274,8 @@ static bool join(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
         const tocsin_boundary *boundary = &from->boundaries.items[joined->parts[part]];
         sizes_of(mapping, boundary, sizes);
         uint64_t words = row_words(sizes, boundary->ndim, boundary->dtype) * (uint64_t)begin;
-        parts[part] = (tocsin_boundary_part){.name = boundary->name, .begin = begin};
+        parts[part] =
+            (tocsin_boundary_part){.name = boundary->name, .begin = begin, .rows = sizes[0]};
         whole->digest =
             tocsin_digest_merge(whole->digest, tocsin_digest_shift(boundary->digest, words));
         whole->statistics = tocsin_statistics_merge(whole->statistics, boundary->statistics);
@@ -277,6 +289,147 @@ static bool join(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
     return whole->shape != 0;
 }
 
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+typedef struct piece { /* [groups, rows of a group, ...] */
+    const tocsin_boundary *boundary;
+    int64_t shape[TOCSIN_NDIM_MAX], whole[TOCSIN_NDIM_MAX], offset[TOCSIN_NDIM_MAX];
+} piece;
+
+static bool read_sizes(const tocsin_mapping *mapping, uint32_t text, uint32_t ndim, int64_t *sizes)
+{
+    size_t bytes = 0;
+    const char *found = text ? tocsin_intern_text(mapping->names, text, &bytes) : NULL;
+    if (!found || bytes != ndim * sizeof *sizes)
+        return false;
+    memcpy(sizes, found, bytes);
+    return true;
+}
+
+static bool read_piece(const tocsin_mapping *mapping, const tocsin_boundary *boundary, piece *out)
+{
+    out->boundary = boundary;
+    return boundary->digested && boundary->ndim >= 2 && boundary->ndim <= TOCSIN_NDIM_MAX &&
+           read_sizes(mapping, boundary->shape, boundary->ndim, out->shape) &&
+           read_sizes(mapping, boundary->whole, boundary->ndim, out->whole) &&
+           read_sizes(mapping, boundary->offset, boundary->ndim, out->offset);
+}
+
+/* Is it some rows of each group, and all of the other axes? */
+static bool is_rows(const piece *one)
+{
+    bool rows = one->offset[0] == 0 && one->shape[0] == one->whole[0] &&
+                one->whole[0] > 0 && one->shape[1] > 0;
+    for (uint32_t axis = 2; rows && axis < one->boundary->ndim; ++axis)
+        rows = one->offset[axis] == 0 && one->shape[axis] == one->whole[axis];
+    return rows;
+}
+
+/* The piece that begins at this row of each group. */
+static bool find_piece(const tocsin_mapping *mapping, const tocsin_boundary_stream *from,
+                       const joined_boundary *joined, int64_t row, piece *found)
+{
+    for (uint32_t k = 0; k < joined->pieces; ++k) {
+        if (read_piece(mapping, &from->boundaries.items[joined->cuts[k]], found) &&
+            is_rows(found) && found->offset[1] == row)
+            return true;
+    }
+    return false;
+}
+
+/* Find all pieces in order. false: they are not the whole. */
+static bool order_pieces(const tocsin_mapping *mapping, const tocsin_boundary_stream *from,
+                         const joined_boundary *joined, tocsin_boundary *whole,
+                         tocsin_boundary_part *parts, piece *last)
+{
+    int64_t row = 0;
+    const tocsin_boundary *first = NULL;
+    if (!complete(joined) || joined->pieces != joined->rule->parts)
+        return false;
+    for (uint32_t part = 0; part < joined->rule->parts; ++part) {
+        if (!find_piece(mapping, from, joined, row, last))
+            return false;
+        first = first ? first : last->boundary;
+        if (last->boundary->whole != first->whole || last->boundary->dtype != first->dtype)
+            return false;
+        parts[part] =
+            (tocsin_boundary_part){.name = from->boundaries.items[joined->parts[part]].name,
+                                   .begin = row,
+                                   .rows = last->shape[1]};
+        whole->digest = tocsin_digest_merge(whole->digest, last->boundary->digest);
+        whole->statistics = tocsin_statistics_merge(whole->statistics, last->boundary->statistics);
+        row += last->shape[1];
+    }
+    return row == last->whole[1] && last->whole[0] <= INT64_MAX / row;
+}
+
+/* Pieces that alternate by group and are all of the whole. *joins false: they are not. */
+static bool join_pieces(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
+                        const joined_boundary *joined, tocsin_boundary *whole, bool *joins)
+{
+    piece last;
+    tocsin_boundary joint = *whole;
+    tocsin_boundary_part *parts =
+        TOCSIN_ARENA_ARRAY(&mapping->arena, tocsin_boundary_part, joined->rule->parts);
+    if (!parts)
+        return false;
+    joint.digest = (tocsin_digest){0};
+    joint.statistics = (tocsin_statistics){0};
+    *joins = order_pieces(mapping, from, joined, &joint, parts, &last);
+    if (!*joins)
+        return true;
+    joint.group_rows = last.whole[1];
+    last.whole[1] *= last.whole[0];
+    joint.ndim = (uint8_t)(last.boundary->ndim - 1);
+    joint.shape =
+        tocsin_intern_put(mapping->names, last.whole + 1, joint.ndim * sizeof *last.whole);
+    joint.digested = true;
+    joint.parts = parts;
+    joint.part_count = joined->rule->parts;
+    *whole = joint;
+    return joint.shape != 0;
+}
+
+/* The one part as it was recorded with its axes exchanged. */
+static bool exchange(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
+                     const joined_boundary *joined, tocsin_boundary *whole, bool *joins)
+{
+    *joins =
+        complete(joined) && joined->pieces == 1 && from->boundaries.items[joined->cuts[0]].digested;
+    if (!*joins)
+        return true;
+    const tocsin_boundary *cut = &from->boundaries.items[joined->cuts[0]];
+    tocsin_boundary_part *part = TOCSIN_ARENA_NEW(&mapping->arena, tocsin_boundary_part);
+    if (!part)
+        return false;
+    *part = (tocsin_boundary_part){.name = from->boundaries.items[joined->parts[0]].name};
+    whole->ndim = cut->ndim;
+    whole->shape = cut->shape;
+    whole->digest = cut->digest;
+    whole->statistics = cut->statistics;
+    whole->digested = whole->exchanged = true;
+    whole->parts = part;
+    whole->part_count = 1;
+    return true;
+}
+
+/* Make the whole what its parts are, if they are all of it. false: out of memory. */
+static bool put_together(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
+                         const joined_boundary *joined, tocsin_boundary *whole, bool *joins)
+{
+    int64_t rows;
+    switch (joined->rule->layout) {
+    case TOCSIN_MAP_JOINED:
+        *joins = fit_together(mapping, from, joined, &rows);
+        return !*joins || join(mapping, from, joined, rows, whole);
+    case TOCSIN_MAP_INTERLEAVED:
+        return join_pieces(mapping, from, joined, whole, joins);
+    case TOCSIN_MAP_TRANSPOSED:
+        return exchange(mapping, from, joined, whole, joins);
+    }
+    return true;
+}
+
 static bool finish_joined(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
                           tocsin_boundary_stream *to)
 {
@@ -284,14 +437,12 @@ static bool finish_joined(tocsin_mapping *mapping, const tocsin_boundary_stream 
         const joined_boundary *joined = &mapping->joined.items[k];
         tocsin_boundary *whole = &to->boundaries.items[joined->at];
         uint32_t digested, present = count_parts(from, joined, &digested);
-        int64_t rows;
-        if (all_same(from, joined)) {
+        bool joins = all_same(from, joined);
+        if (joins)
             whole->digested = digested > 0;
-        } else if (digested > 0 && joined->rule->layout == TOCSIN_MAP_JOINED &&
-                   fit_together(mapping, from, joined, &rows)) {
-            if (!join(mapping, from, joined, rows, whole))
-                return false;
-        } else {
+        else if (digested > 0 && !put_together(mapping, from, joined, whole, &joins))
+            return false;
+        if (!joins) {
             tocsin_map_use *use = use_of(mapping, joined->rule);
             *(joined->rule->layout == TOCSIN_MAP_JOINED ? &use->incomplete : &use->layout) +=
                 digested > 0;
@@ -314,13 +465,18 @@ static bool add_renamed(tocsin_mapping *mapping, const tocsin_boundary *boundary
     bool whole = name->place.part == TOCSIN_MAP_PARTS_MAX;
     renamed.name = name->whole;
     renamed.own = whole ? 0 : boundary->name;
-    if (boundary->present && boundary->digested && name->place.rule->layout != TOCSIN_MAP_JOINED &&
-        boundary->ndim > (name->place.rule->layout == TOCSIN_MAP_TRANSPOSED)) {
-        renamed.digested = false; /* the same words in another order */
-        use_of(mapping, name->place.rule)->layout += !whole;
-    }
     return push(to, &renamed, (tocsin_align_item){0}) &&
            make_item(mapping, to, (uint32_t)to->items.count - 1, true);
+}
+
+/* Can it be compared only together with others, or in another order of its words? */
+static bool is_part(const tocsin_boundary *boundary, const resolved_name *name)
+{
+    const tocsin_map_rule *rule = name->place.rule;
+    if (name->place.part == TOCSIN_MAP_PARTS_MAX)
+        return false;
+    return rule->parts > 1 || rule->layout == TOCSIN_MAP_INTERLEAVED ||
+           (rule->layout == TOCSIN_MAP_TRANSPOSED && boundary->ndim != 1);
 }
 
 static bool map_stream(tocsin_mapping *mapping, const tocsin_boundary_stream *from,
@@ -339,7 +495,8 @@ static bool map_stream(tocsin_mapping *mapping, const tocsin_boundary_stream *fr
             tocsin_align_item item = from->items.items[at];
             item.form = item.symbol;
             ok = push(to, boundary, item);
-        } else if (name->place.part < TOCSIN_MAP_PARTS_MAX && name->place.rule->parts > 1) {
+        } else if (boundary->cut ? name->place.rule->layout != TOCSIN_MAP_JOINED
+                                 : is_part(boundary, name)) {
             ok = add_part(mapping, from, at, to, name);
         } else {
             ok = add_renamed(mapping, boundary, to, name);

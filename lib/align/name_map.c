@@ -180,6 +180,23 @@ bool tocsin_name_map_find(const tocsin_name_map *map, const char *name, tocsin_s
     return false;
 }
 
+bool tocsin_name_map_look_up(const tocsin_name_map *map, const char *name,
+                             tocsin_mapped_name *found)
+{
+    tocsin_string whole = {.limit_bytes = sizeof found->whole - 1};
+    tocsin_map_place place;
+    bool known = tocsin_name_map_find(map, name, &whole, &place) &&
+                 place.part < place.rule->parts && whole.status == TOCSIN_OK;
+    if (known) {
+        memcpy(found->whole, tocsin_string_text(&whole), whole.bytes + 1);
+        found->part = place.part;
+        found->parts = place.rule->parts;
+        found->layout = tocsin_map_layout_text(place.rule->layout);
+    }
+    tocsin_string_free(&whole);
+    return known;
+}
+
 /* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct map_reader {

@@ -18,21 +18,29 @@ static const char *join_names(tocsin_arena *arena, const tocsin_intern *names,
     return kept;
 }
 
-/* The part in which the element lies. */
+/* The part in which the element lies, and where. */
 static bool place_in_part(tocsin_arena *arena, const tocsin_boundary *boundary,
                           const tocsin_align_pivot *pivot, tocsin_align_side *side, uint32_t *name)
 {
+    int64_t period = boundary->group_rows;
+    int64_t group = period ? pivot->index[0] / period : 0;
+    int64_t row = pivot->index[0] - group * period;
     uint32_t part = boundary->part_count - 1;
-    while (part > 0 && boundary->parts[part].begin > pivot->index[0])
+    while (part > 0 && boundary->parts[part].begin > row)
         --part;
+    const tocsin_boundary_part *found = &boundary->parts[part];
     int64_t *index = TOCSIN_ARENA_ARRAY(arena, int64_t, pivot->ndim);
     if (!index)
         return false;
     memcpy(index, pivot->index, pivot->ndim * sizeof *index);
-    index[0] -= boundary->parts[part].begin;
+    index[0] = group * found->rows + row - found->begin;
+    if (boundary->exchanged && pivot->ndim == 2) {
+        index[0] = pivot->index[1];
+        index[1] = pivot->index[0];
+    }
     side->index = index;
     side->ndim = pivot->ndim;
-    *name = boundary->parts[part].name;
+    *name = found->name;
     return true;
 }
 

@@ -18,6 +18,9 @@ class Environment:
     TOCSIN_DRILL      STEP:ROLE:NAME: boundaries only in this step, and tensors by tiles, finest
                       that one
     TOCSIN_JITTER     a number: small random delays at hooked calls, drawn from it
+    TOCSIN_MAP        a map of names: what is a part of another framework's tensor is also digested
+                      as such (docs/formats/map.md)
+    TOCSIN_MAP_GROUPS how many groups of queries the model has
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -30,6 +33,8 @@ class Environment:
         self.inject = variables.get("TOCSIN_INJECT", "")
         self.drill = variables.get("TOCSIN_DRILL", "")
         self.jitter = variables.get("TOCSIN_JITTER") or "0"
+        self.name_map = variables.get("TOCSIN_MAP", "")
+        self.groups = variables.get("TOCSIN_MAP_GROUPS") or "0"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
 
     def digest_every(self):
@@ -45,6 +50,11 @@ class Environment:
         if not step.isdecimal() or not 1 <= int(step) < 2**62 or not role:
             raise ValueError(f"TOCSIN_DRILL is {self.drill!r}, not STEP:ROLE:NAME")
         return int(step), name, role
+
+    def map_groups(self):
+        if not self.groups.isdecimal() or int(self.groups) >= 2**31:
+            raise ValueError(f"TOCSIN_MAP_GROUPS is {self.groups!r}, not a number of groups")
+        return int(self.groups)
 
     def jitter_seed(self):
         if not self.jitter.isdecimal() or int(self.jitter) >= 2**64:
@@ -62,9 +72,11 @@ def attach(environment: Environment | None = None) -> bool:
     if _attached or not environment.directory or environment.mode == "off":
         return _attached
     try:
-        from tocsin import _core, recorder
+        from tocsin import _core, cuts, recorder
 
         _core.jitter_seed(environment.jitter_seed())
+        if environment.name_map:
+            cuts.choose(environment.name_map, environment.map_groups())
         recorder.start(
             environment.directory,
             environment.mode,

@@ -7,7 +7,7 @@ modules and optimizers only; runs no operation and keeps no strong reference.
 
 import weakref
 
-from tocsin import _core, pieces
+from tocsin import _core, cuts, pieces
 
 # tocsin/event.h: tocsin_variable_kind and tocsin_state.flags
 PARAMETER, BUFFER = 1, 2
@@ -44,6 +44,7 @@ class _Variable:
         self.index = -1
         self.alias_of = -1
         self.place = None
+        self.cut = None
 
     def held_by(self, slot, group, index):
         if not self.slots:
@@ -67,6 +68,7 @@ class _Variable:
             self.index,
             self.alias_of,
             self.place,
+            self.cut,
         )
 
 
@@ -214,6 +216,8 @@ def resolve(roots, optimizers, final):
                 by_id.setdefault(id(variable.tensor), []).append(variable)
     variables.extend(_held(optimizers, by_id))
     _tie(variables)
+    for index, cut in cuts.of([(variable.name, variable.tensor) for variable in variables]).items():
+        variables[index].cut = cut
     seen = set()
     modules = [m for m in modules if not (id(m[0]) in seen or seen.add(id(m[0])))]
     return [variable.as_tuple() for variable in variables], modules

@@ -1,11 +1,12 @@
-"""One training in two stacks: map_program.py fused|split [CHANGE].
+"""One training in two stacks: map_program.py fused|split [CHANGE [GROUPS]].
 
-fused: names as in Megatron, q, k, v in one tensor one after the other (one group of queries), gate
-and up in another; split: names as in Hugging Face's Llama, apart. The two branches read the data
-and nothing of each other, so that no gradient goes through a fused layer: what is added there in
-another order has other bits, by right; so have functions of parts that are not contiguous, and
-products of a few rows. CHANGE: none, or k (one bit of k's gradient, step 2), alone (k is frozen),
-norm (one bit of the gradient of the norm, step 3).
+fused: names as in Megatron, q, k, v in one tensor, for each group of queries (default: one) rows of
+q, of k, of v, and gate and up in another; split: names as in Hugging Face's Llama, apart. The two
+branches read the data and nothing of each other, so that no gradient goes through a fused layer:
+what is added there in another order has other bits, by right; so have functions of parts that are
+not contiguous, and products of a few rows. CHANGE: none, or k (one bit of k's gradient, step 2),
+last (the same in k's last group), alone (k is frozen), norm (one bit of the gradient of the norm,
+step 3).
 """
 
 import sys
@@ -15,6 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 
 D, HEAD, HIDDEN = 32, 16, 48
+QUERIES = 2  # heads of q to one of k and v
+GROUPS = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 WEIGHTS = torch.Generator().manual_seed(3)
 
 
@@ -23,28 +26,32 @@ def draw(*shape):
 
 
 class Attention(nn.Module):
-    """Several heads of q, one of k and v."""
+    """Several heads of q, one of k and v, in each group."""
 
     def __init__(self, fused):
         super().__init__()
-        q, k, v = draw(D, D), draw(HEAD, D), draw(HEAD, D)
+        rows = GROUPS * HEAD
+        q, k, v = draw(QUERIES * rows, D), draw(rows, D), draw(rows, D)
         self.fused = fused
         if fused:
-            self.linear_qkv = linear(torch.cat([q, k, v]))
-            self.linear_proj = linear(draw(D, D))
+            by_group = [weight.unflatten(0, (GROUPS, -1)) for weight in (q, k, v)]
+            self.linear_qkv = linear(torch.cat(by_group, 1).flatten(0, 1))
+            self.linear_proj = linear(draw(D, QUERIES * rows))
         else:
             self.q_proj, self.k_proj, self.v_proj = map(linear, (q, k, v))
-            self.o_proj = linear(draw(D, D))
+            self.o_proj = linear(draw(D, QUERIES * rows))
 
     def forward(self, x):
         if self.fused:
-            q, k, v = (t.contiguous() for t in self.linear_qkv(x).split([D, HEAD, HEAD], -1))
+            mixed = self.linear_qkv(x).unflatten(-1, (GROUPS, -1))
+            q, k, v = mixed.split([QUERIES * HEAD, HEAD, HEAD], -1)
         else:
-            q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
-        q = q.view(*x.shape[:-1], D // HEAD, HEAD).transpose(1, 2)
-        k, v = (t.unsqueeze(1).expand_as(q) for t in (k, v))
-        mixed = (q @ k.transpose(-1, -2)).softmax(-1) @ v
-        out = mixed.transpose(1, 2).flatten(2)
+            q, k, v = (part(x).unflatten(-1, (GROUPS, -1))
+                       for part in (self.q_proj, self.k_proj, self.v_proj))  # fmt: skip
+        q = q.contiguous().unflatten(-1, (QUERIES, HEAD)).permute(0, 2, 3, 1, 4).contiguous()
+        k, v = (t.permute(0, 2, 1, 3).contiguous().unsqueeze(2).expand_as(q) for t in (k, v))
+        out = (q @ k.transpose(-1, -2)).softmax(-1) @ v
+        out = out.permute(0, 3, 1, 2, 4).flatten(2)
         return (self.linear_proj if self.fused else self.o_proj)(out)
 
 
@@ -131,6 +138,8 @@ def main():
         F.cross_entropy(model(x).flatten(0, 1), y).backward()
         if step == 2 and change == "k":
             flip(model.model.layers[0].self_attn.k_proj.weight.grad, (2, 5), 19)
+        if step == 2 and change == "last":
+            flip(model.model.layers[0].self_attn.k_proj.weight.grad, (HEAD * GROUPS - 1, 5), 19)
         if step == 3 and change == "norm":
             flip(model.model.norm.weight.grad, (4,), 3)
         optimizer.step()

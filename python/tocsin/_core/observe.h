@@ -6,6 +6,7 @@
  *   variables.c      tracked parameters and buffers, and reading their states
  *   optimizers.c     what an optimizer says about itself
  *   pieces.c         what this rank holds of a sharded tensor
+ *   cuts.c           a parameter as a part of another framework's tensor
  *   boundaries.c     what passes into and out of calls, for comparing runs
  *   label_counts.c   what the integer targets of a loss look like
  *   watch.c          Python code that is told of calls, and the states it writes

@@ -4,6 +4,7 @@
  * the message and place.
  */
 #include "boundaries.h"
+#include "cuts.h"
 #include "jitter.h"
 #include "observe.h"
 #include "pieces.h"
@@ -314,6 +315,8 @@ static PyMethodDef functions[] = {
     {"recorder_open", recorder_open, METH_VARARGS, NULL},
     {"recorder_boundaries", recorder_boundaries, METH_O, NULL},
     {"recorder_pieces", recorder_pieces, METH_O, NULL},
+    {"name_map_load", cuts_load_map, METH_O, NULL},
+    {"name_map_find", cuts_find_name, METH_O, NULL},
     {"recorder_drill", recorder_drill, METH_VARARGS, NULL},
     {"jitter_seed", jitter_seed, METH_O, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},

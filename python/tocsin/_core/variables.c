@@ -12,6 +12,7 @@
  * about 20 ns a module and 3 ns a parameter, once a step; a state is a metadata read, an event, and
  * one pass over the memory if it is digested.
  */
+#include "cuts.h"
 #include "observe.h"
 #include "pieces.h"
 
@@ -38,6 +39,7 @@ typedef struct tracked {
     bool known[READ_COUNT];         /* digests of the current sampling point */
     const void *memory[READ_COUNT]; /* what they were computed of; compared only */
     tocsin_sample_digest digests[READ_COUNT];
+    tensor_cut cut; /* what it is in another framework */
 } tracked;
 
 typedef struct root {
@@ -198,9 +200,11 @@ static bool load_variable(tocsin_trace_writer *writer, PyObject *tuple, tracked 
     int kind;
     unsigned int flags;
     unsigned long long slots;
-    PyObject *owner, *key, *place;
-    if (!PyArg_ParseTuple(tuple, "sisOOIKiiiiO", &name, &kind, &type, &owner, &key, &flags, &slots,
-                          &out->group_slot, &out->group, &out->index, &out->alias_of, &place))
+    PyObject *owner, *key, *place, *cut;
+    if (!PyArg_ParseTuple(tuple, "sisOOIKiiiiOO", &name, &kind, &type, &owner, &key, &flags, &slots,
+                          &out->group_slot, &out->group, &out->index, &out->alias_of, &place,
+                          &cut) ||
+        !cut_read(cut, writer, &out->cut))
         return false;
     out->variable = tocsin_trace_define_variable(writer, name, (tocsin_variable_kind)kind, type);
     out->kind = (tocsin_variable_kind)kind;
@@ -587,6 +591,8 @@ static void emit_state(sampling_point *point, tracked *variable, tocsin_attribut
         point->role == TOCSIN_ROLE_OPTIMIZER_STEP && point->moment == TOCSIN_MOMENT_EXIT;
     if (attribute == TOCSIN_ATTRIBUTE_DATA && (digested || stepped_now))
         variable->has_before = digested;
+    if (__builtin_expect(variable->cut.variable != 0, 0) && digested)
+        cut_emit(&variable->cut, point->writer, attribute, point->moment, meta);
 }
 
 /* A parameter or buffer that is sharded over ranks, and its gradient. */
