@@ -1,10 +1,10 @@
 /* cmd_align.c - `tocsin align`: where two runs that should be the same part first. */
+#include "accepting.h"
 #include "drilling.h"
 #include "replaying.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <tocsin/align.h>
 #include <tocsin/report.h>
 
 typedef struct align_options {
@@ -23,6 +23,7 @@ typedef struct align_options {
     cli_drill_target *target; /* where they part is put there, and not printed; or NULL */
     bool whole;
     uint64_t skip;
+    cli_accepting accepting;
 } align_options;
 
 /* The library's options by what was typed. */
@@ -41,6 +42,21 @@ static bool choose(align_options *options)
     return end != options->tolerance && *end == '\0' && isfinite(tolerance) && tolerance > 0.0;
 }
 
+static int exit_code_of(tocsin_align_verdict verdict)
+{
+    switch (verdict) {
+    case TOCSIN_ALIGN_IDENTICAL:
+    case TOCSIN_ALIGN_ACCEPTED:
+        return CLI_HOLDS;
+    case TOCSIN_ALIGN_DIVERGED:
+        return CLI_FINDING;
+    case TOCSIN_ALIGN_INCOMPARABLE:
+    case TOCSIN_ALIGN_UNSTABLE:
+        break;
+    }
+    return CLI_UNDECIDED;
+}
+
 static int align(const char *path_a, const char *path_b, const align_options *options)
 {
     tocsin_run *a = NULL, *b = NULL;
@@ -50,6 +66,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     int exit_code;
     tocsin_perfetto *perfetto = NULL;
     tocsin_name_map *map = NULL;
+    tocsin_align_rules *rules = NULL;
     tocsin_status status = tocsin_run_open(path_a, false, &a, &error);
     if (status == TOCSIN_OK)
         status = tocsin_run_open(path_b, false, &b, &error);
@@ -58,6 +75,9 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     if (status == TOCSIN_OK && options->map)
         status = tocsin_name_map_load(options->map, &map, &error);
     by.map = map;
+    if (status == TOCSIN_OK)
+        status = cli_accepting_load(&options->accepting, &rules, &error);
+    by.rules = rules;
     if (status == TOCSIN_OK && options->perfetto) {
         status = tocsin_perfetto_open(options->perfetto, path_a, path_b, &perfetto, &error);
         by.visit = tocsin_perfetto_visit;
@@ -69,20 +89,21 @@ static int align(const char *path_a, const char *path_b, const align_options *op
         status = tocsin_perfetto_finish(perfetto, result, &error);
     if (status == TOCSIN_OK && options->target)
         cli_drill_aim(options->target, result);
-    if (status == TOCSIN_OK && !(options->target && options->target->found))
+    if (status == TOCSIN_OK && options->accepting.id)
+        status = cli_accepting_add(&options->accepting, result, rules, &error);
+    else if (status == TOCSIN_OK && !(options->target && options->target->found))
         status = tocsin_report_print_alignment(
             result, path_a, path_b, options->format ? TOCSIN_REPORT_JSON : TOCSIN_REPORT_TEXT,
             options->all, stdout, &error);
-    if (status == TOCSIN_OK)
-        exit_code = result->verdict == TOCSIN_ALIGN_IDENTICAL  ? CLI_HOLDS
-                    : result->verdict == TOCSIN_ALIGN_DIVERGED ? CLI_FINDING
-                                                               : CLI_UNDECIDED;
-    else
+    if (status != TOCSIN_OK)
         exit_code = cli_fail(&error);
+    else
+        exit_code = options->accepting.id ? CLI_HOLDS : exit_code_of(result->verdict);
     tocsin_perfetto_free(perfetto);
     tocsin_name_map_free(map);
     tocsin_align_result_free(result);
     tocsin_stability_free(by.unstable);
+    tocsin_align_rules_free(rules);
     if (a)
         tocsin_run_close(a);
     if (b)
@@ -194,6 +215,22 @@ static int replay(const cli_operands *operands, const align_options *options)
     return exit_code == CLI_HOLDS ? align_pair(&pair, options, CLI_REPLAY_NOTE, NULL) : exit_code;
 }
 
+/* Do operands and options fit together? Prints what is wrong. */
+static bool check(const cli_operands *operands, align_options *options)
+{
+    if (!options->replay && (operands->plain != 2 || (operands->count > 2 && !options->drill))) {
+        cli_error("tocsin align needs two recorded runs, not %zu", operands->count);
+        cli_hint("tocsin align RUN_A RUN_B");
+        return false;
+    }
+    if (!choose(options)) {
+        cli_error("--tolerance takes a number above 0, not '%s'", options->tolerance);
+        cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
+        return false;
+    }
+    return cli_accepting_check(&options->accepting);
+}
+
 int cmd_align(int argc, char **argv)
 {
     align_options align_by = {0};
@@ -225,6 +262,13 @@ int cmd_align(int argc, char **argv)
          &align_by.output},
         {"force", 'f', CLI_FLAG, NULL, "replace runs that are there", &align_by.force},
         {"skip", 0, CLI_COUNT, "N", "run B was resumed after N steps of run A", &align_by.skip},
+        {"rules", 0, CLI_TEXT, "FILE", "differences that these rules accept are no divergence",
+         &align_by.accepting.file},
+        {"accept", 0, CLI_TEXT, "ID", "add a rule to FILE: the runs may differ here",
+         &align_by.accepting.id},
+        {"because", 0, CLI_TEXT, "TEXT", "why they may", &align_by.accepting.because},
+        {"until", 0, CLI_TEXT, "DATE", "its last day, like 2027-01-31 (default: in 90 days)",
+         &align_by.accepting.until},
     };
     const cli_usage usage = {
         .command = "align",
@@ -243,16 +287,8 @@ int cmd_align(int argc, char **argv)
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code)) {
         return exit_code;
     }
-    if (!align_by.replay && (operands.plain != 2 || (operands.count > 2 && !align_by.drill))) {
-        cli_error("tocsin align needs two recorded runs, not %zu", operands.count);
-        cli_hint("tocsin align RUN_A RUN_B");
+    if (!check(&operands, &align_by))
         return CLI_INPUT;
-    }
-    if (!choose(&align_by)) {
-        cli_error("--tolerance takes a number above 0, not '%s'", align_by.tolerance);
-        cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
-        return CLI_INPUT;
-    }
     return align_by.replay  ? replay(&operands, &align_by)
            : align_by.drill ? drill(&operands, &align_by)
                             : align(operands.items[0], operands.items[1], &align_by);

@@ -12,6 +12,7 @@
 #ifndef TOCSIN_ALIGN_H
 #define TOCSIN_ALIGN_H
 
+#include <tocsin/align_rules.h>
 #include <tocsin/name_map.h>
 #include <tocsin/stability.h>
 #include <tocsin/tensor.h>
@@ -26,9 +27,10 @@ typedef enum tocsin_align_verdict {
     TOCSIN_ALIGN_DIVERGED,     /* some boundary differs */
     TOCSIN_ALIGN_INCOMPARABLE, /* nothing could be compared */
     TOCSIN_ALIGN_UNSTABLE,     /* what differs, differs between repeats of one run, too */
+    TOCSIN_ALIGN_ACCEPTED,     /* what differs is accepted by rules */
 } tocsin_align_verdict;
 
-/* "IDENTICAL", "DIVERGED", "INCOMPARABLE", "UNSTABLE". */
+/* "IDENTICAL", "DIVERGED", "INCOMPARABLE", "UNSTABLE", "ACCEPTED". */
 TOCSIN_API const char *tocsin_align_verdict_name(tocsin_align_verdict verdict);
 
 /* How two values of one boundary differ. X(NAME, "text", "what it means"); names are stable. */
@@ -128,6 +130,35 @@ typedef struct tocsin_align_rank {
     bool optimal;              /* every pairing is proved to be the cheapest */
     uint64_t renamed;          /* equal pairs under two names */
 } tocsin_align_rank;
+
+/* How far the difference of a process spread: from the step in which it parted. */
+typedef struct tocsin_align_cone_step {
+    int64_t step;
+    uint64_t compared, differing;
+} tocsin_align_cone_step;
+
+typedef struct tocsin_align_reached { /* a variable or module, where it first differs */
+    const char *id;
+    int64_t step;
+    uint32_t micro_batch;
+} tocsin_align_reached;
+
+typedef struct tocsin_align_cone {
+    int64_t rank;
+    const tocsin_align_cone_step *steps; /* the first 64 */
+    size_t step_count;
+    const tocsin_align_reached *reached; /* in order, the first 256 */
+    size_t reached_count;
+    uint64_t names; /* variables and modules in all that differ somewhere */
+} tocsin_align_cone;
+
+/* A rule that was applied. */
+typedef struct tocsin_align_accepted {
+    tocsin_align_rule rule;
+    uint64_t count; /* differences that it accepted; 0 where there were none, or it has ended */
+    int64_t step;   /* the first of them, */
+    int64_t rank;   /* in the lowest of the ranks */
+} tocsin_align_accepted;
 
 /* Why a boundary has no partner: the first that is true. X(NAME, "text", "what it means"). */
 #define TOCSIN_GAP_TABLE(X)                                                                        \
@@ -246,6 +277,11 @@ typedef struct tocsin_align_result {
     tocsin_align_composition composed_a, composed_b;
     const tocsin_align_replicas *replicas; /* at most 16 a run */
     size_t replica_count;
+    const tocsin_align_cone *cones; /* of the ranks that parted */
+    size_t cone_count;
+    const tocsin_align_accepted *accepted; /* every rule, in the order of the file */
+    size_t accepted_count;
+    uint64_t accepted_differences; /* by all of them */
 } tocsin_align_result;
 
 /* Which part of a recorded digest is compared. All but the first are baselines: what other tools
@@ -308,6 +344,7 @@ typedef struct tocsin_align_options {
     bool whole;         /* compare what the ranks hold together, also where layouts are the same */
     bool settings_only; /* read no further than the step in which they stand */
     uint64_t skip;      /* steps of `a` that are passed over: `b` was resumed after them */
+    const tocsin_align_rules *rules; /* differences that they accept are no pivots; or NULL */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

@@ -39,56 +39,11 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_align_unstable) unstable;
     TOCSIN_VEC(tocsin_align_replicas) replicas;
     tocsin_align_options options;
+    TOCSIN_VEC(tocsin_align_cone) cones;
     tocsin_mapping *mapping; /* NULL: names are as they are */
     bool starved;            /* a text of the result could not be kept */
     tocsin_error *error;
 } run_aligner;
-
-const char *tocsin_align_verdict_name(tocsin_align_verdict verdict)
-{
-    static const char *const names[] = {"IDENTICAL", "DIVERGED", "INCOMPARABLE", "UNSTABLE"};
-    return names[verdict];
-}
-
-const char *tocsin_difference_text(tocsin_difference difference)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_DIFFERENCE_TABLE(X)
-#undef X
-    };
-    return texts[difference];
-}
-
-const char *tocsin_difference_meaning(tocsin_difference difference)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_DIFFERENCE_TABLE(X)
-#undef X
-    };
-    return meanings[difference];
-}
-
-const char *tocsin_align_cause_text(tocsin_align_cause cause)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_ALIGN_CAUSE_TABLE(X)
-#undef X
-    };
-    return texts[cause];
-}
-
-const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_ALIGN_CAUSE_TABLE(X)
-#undef X
-    };
-    return meanings[cause];
-}
 
 /* ---- texts of the result --------------------------------------------------------------------- */
 
@@ -366,7 +321,7 @@ static bool add_conditions(run_aligner *aligner, const tocsin_parting *parting)
 static bool add_unstable(run_aligner *aligner, const tocsin_parting *parting)
 {
     for (size_t u = 0; u < parting->unstable.count; ++u) {
-        const tocsin_unstable_found *found = &parting->unstable.items[u];
+        const tocsin_excuse_used *found = &parting->unstable.items[u];
         tocsin_align_unstable shown = {
             .boundary = tocsin_stability_get(aligner->options.unstable, found->index),
             .repeats = tocsin_stability_repeats(aligner->options.unstable),
@@ -381,6 +336,14 @@ static bool add_unstable(run_aligner *aligner, const tocsin_parting *parting)
             return false;
     }
     return true;
+}
+
+static bool add_cone(run_aligner *aligner, const tocsin_parting *parting)
+{
+    tocsin_align_cone cone;
+    return parting->rank.diverged_step == 0 ||
+           (tocsin_cone_keep(parting, &aligner->result->arena, &cone) &&
+            TOCSIN_VEC_PUSH(&aligner->cones, cone));
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -658,15 +621,18 @@ static tocsin_status collect(run_aligner *aligner)
         for (size_t f = 0; ok && parting->origin && f < parting->found.count; ++f)
             ok = add_pivot(aligner, parting, &parting->found.items[f]);
         ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting) &&
-             add_unstable(aligner, parting);
+             add_unstable(aligner, parting) && add_cone(aligner, parting);
     }
+    ok = ok && tocsin_excuse_list(aligner->options.rules, aligner->partings.items,
+                                  aligner->partings.count, &aligner->result->arena, shown);
     if (!ok || !say_mapping(aligner) || !say_limits(aligner) || aligner->starved)
         return tocsin_error_memory(aligner->error);
     diverged = diverged || aligner->replicas.count > 0;
-    shown->verdict = diverged                      ? TOCSIN_ALIGN_DIVERGED
-                     : compared == 0               ? TOCSIN_ALIGN_INCOMPARABLE
-                     : aligner->unstable.count > 0 ? TOCSIN_ALIGN_UNSTABLE
-                                                   : TOCSIN_ALIGN_IDENTICAL;
+    shown->verdict = diverged                          ? TOCSIN_ALIGN_DIVERGED
+                     : compared == 0                   ? TOCSIN_ALIGN_INCOMPARABLE
+                     : aligner->unstable.count > 0     ? TOCSIN_ALIGN_UNSTABLE
+                     : shown->accepted_differences > 0 ? TOCSIN_ALIGN_ACCEPTED
+                                                       : TOCSIN_ALIGN_IDENTICAL;
     shown->ranks = ranks;
     shown->rank_count = aligner->partings.count;
     return TOCSIN_OK;
@@ -687,7 +653,9 @@ static tocsin_status hand_over(run_aligner *aligner)
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_unstable, aligner->unstable.count + 1);
     tocsin_align_replicas *replicas =
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_replicas, aligner->replicas.count + 1);
-    if (!pivots || !gaps || !texts || !conditions || !unstable || !replicas)
+    tocsin_align_cone *cones =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_cone, aligner->cones.count + 1);
+    if (!pivots || !gaps || !texts || !conditions || !unstable || !replicas || !cones)
         return tocsin_error_memory(aligner->error);
     for (size_t k = 0; k < aligner->pivots.count; ++k)
         pivots[k] = aligner->pivots.items[k];
@@ -703,6 +671,10 @@ static tocsin_status hand_over(run_aligner *aligner)
         replicas[k] = aligner->replicas.items[k];
     shown->replicas = replicas;
     shown->replica_count = aligner->replicas.count;
+    for (size_t k = 0; k < aligner->cones.count; ++k)
+        cones[k] = aligner->cones.items[k];
+    shown->cones = cones;
+    shown->cone_count = aligner->cones.count;
     shown->unstable = unstable;
     shown->unstable_count = aligner->unstable.count;
     shown->conditions = conditions;
@@ -762,6 +734,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.conditions);
     TOCSIN_VEC_FREE(&aligner.unstable);
     TOCSIN_VEC_FREE(&aligner.replicas);
+    TOCSIN_VEC_FREE(&aligner.cones);
     TOCSIN_VEC_FREE(&aligner.not_covered);
     tocsin_mapping_free(aligner.mapping);
     tocsin_intern_free(&aligner.names);

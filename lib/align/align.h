@@ -10,7 +10,8 @@
  *   pairing.c   which boundary of one run belongs to which of the other (pairing.h, band.c)
  *   parting.c   two processes step by step: what is equal, and the first point that differs;
  *               of it cause.c says whether the difference arose there, gap.c why a boundary has no
- *               partner, identity.c what a boundary is called
+ *               partner, identity.c what a boundary is called, excuse.c whether it is to
+ *               blame, cone.c how far it spread
  *   frontier.c  which ranks parted by themselves, and which by what they received
  *   align.c     processes of two runs matched by rank; the result
  *
@@ -226,8 +227,6 @@ void tocsin_boundary_id(const tocsin_intern *names, const tocsin_boundary *bound
                         tocsin_string *id);
 /* Which one of its symbol it is within its micro-batch of the step, from 1. */
 uint32_t tocsin_boundary_ordinal(const tocsin_boundary_stream *stream, uint32_t at);
-/* Is `pattern`, in which * stands for any text, the whole of `text`? */
-bool tocsin_boundary_fits(const char *pattern, const char *text);
 
 /* ---- cause.c -------------------------------------------------------------------------------- */
 
@@ -324,11 +323,12 @@ typedef struct tocsin_gap_found {
     uint32_t symbol;
 } tocsin_gap_found;
 
-typedef struct tocsin_unstable_found {
-    size_t index; /* in the map */
+typedef struct tocsin_excuse_used {
+    size_t index; /* in the map of unstable boundaries, or among the rules */
     int64_t step; /* of the first difference */
     uint64_t count;
-} tocsin_unstable_found;
+} tocsin_excuse_used;
+typedef TOCSIN_VEC(tocsin_excuse_used) tocsin_excuses;
 
 /* The comparison of two processes. */
 typedef struct tocsin_parting {
@@ -338,8 +338,14 @@ typedef struct tocsin_parting {
     TOCSIN_VEC(tocsin_align_condition) conditions; /* each once, where it first differs */
     TOCSIN_VEC(tocsin_meeting) meetings; /* of the first run; `thread`, `item` are not used */
     bool meetings_cut;                   /* there were more */
-    TOCSIN_VEC(tocsin_unstable_found) unstable; /* each boundary once */
-    bool differed; /* a compared pair was unlike, be it a pivot or not */
+    tocsin_excuses unstable;             /* each boundary once */
+    tocsin_excuses accepted;             /* by rule; the last ones may be missing */
+    tocsin_map rule_of;                  /* symbol -> which rule accepts it (excuse.c) */
+    TOCSIN_VEC(tocsin_align_cone_step) cone_steps;
+    TOCSIN_VEC(tocsin_align_reached) reached;
+    tocsin_map reached_names; /* name -> how often it differs */
+    uint64_t step_differing;  /* in this step so far, excused ones apart */
+    bool differed;            /* a compared pair was unlike, be it a pivot or not */
     size_t parted; /* meetings that it had come through when it parted; SIZE_MAX: it did not */
     bool origin;   /* frontier.c: it parted by itself */
     uint64_t events;
@@ -398,6 +404,34 @@ tocsin_rating tocsin_setting_rating(const tocsin_trace *trace, const tocsin_even
 /* Put the last of `count` > 0 conditions in its place: settings first, by rating; else as found. A
  * setting that another rank has in the same way is dropped. Returns how many there are now. */
 size_t tocsin_conditions_order(tocsin_align_condition *conditions, size_t count);
+
+/* ---- excuse.c -------------------------------------------------------------------------------- */
+
+/* Is the difference of this pair known not to repeat, or accepted by a rule? `count`: it is counted
+ * there. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_excuse_find(const tocsin_comparison *comparison,
+                                          const tocsin_paired_step *pair, uint32_t at, bool count,
+                                          bool *excused);
+
+/* Every rule with what the partings found it to accept, into `result`. Texts are copied. false: out
+ * of memory. */
+TOCSIN_MUST_CHECK bool tocsin_excuse_list(const tocsin_align_rules *rules,
+                                          const tocsin_parting *partings, size_t count,
+                                          tocsin_arena *arena, tocsin_align_result *result);
+
+/* ---- cone.c ---------------------------------------------------------------------------------- */
+
+#define TOCSIN_ALIGN_CONE_STEPS_MAX   64
+#define TOCSIN_ALIGN_CONE_REACHED_MAX 256
+
+/* A differing pair from the first point on. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_cone_add(const tocsin_comparison *comparison,
+                                       const tocsin_paired_step *pair, uint32_t at);
+/* A step is over in which so many pairs were compared. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_cone_end_step(const tocsin_comparison *comparison, uint64_t compared);
+/* The cone of one that has parted, copied. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_cone_keep(const tocsin_parting *parting, tocsin_arena *arena,
+                                        tocsin_align_cone *cone);
 
 /* ---- frontier.c ---------------------------------------------------------------------------- */
 

@@ -385,8 +385,10 @@ static const tocsin_call_chain *chain_of(tocsin_boundary_reader *reader,
             return NULL;
         *link =
             (tocsin_call_chain){.operation = call->operation, .site = call->site, .around = chain};
-        if (call->role == TOCSIN_ROLE_FORWARD && call->module)
+        if (call->role == TOCSIN_ROLE_FORWARD && call->module) {
             link->module = put_name(reader, tocsin_trace_string(reader->trace, call->module));
+            reader->starved = reader->starved || !link->module;
+        }
         call->chain = chain = link;
     }
     return chain;

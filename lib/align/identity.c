@@ -39,23 +39,3 @@ uint32_t tocsin_boundary_ordinal(const tocsin_boundary_stream *stream, uint32_t 
             stream->boundaries.items[k].micro_batch == stream->boundaries.items[at].micro_batch;
     return ordinal;
 }
-
-bool tocsin_boundary_fits(const char *pattern, const char *text)
-{
-    const char *star = NULL, *resume = NULL; /* the last * and where its part of the text ends */
-    while (*text != '\0') {
-        if (*pattern == '*') {
-            star = ++pattern;
-            resume = text;
-        } else if (*pattern == *text) {
-            ++pattern;
-            ++text;
-        } else if (star) {
-            pattern = star;
-            text = ++resume;
-        } else {
-            return false;
-        }
-    }
-    return pattern[strspn(pattern, "*")] == '\0';
-}

@@ -150,68 +150,8 @@ static bool add_condition(const tocsin_comparison *comparison, const tocsin_boun
     return condition.a && condition.b && TOCSIN_VEC_PUSH(&parting->conditions, condition);
 }
 
-/* ---- what does not repeat -------------------------------------------------------------------- */
-
-static tocsin_unstable_boundary map_key(const tocsin_comparison *comparison,
-                                        const tocsin_boundary *boundary)
-{
-    return (tocsin_unstable_boundary){.name = text_of(comparison, boundary->name),
-                                      .attribute = text_of(comparison, boundary->attribute),
-                                      .operation = text_of(comparison, boundary->operation),
-                                      .phase = text_of(comparison, boundary->phase),
-                                      .step = comparison->step,
-                                      .rank = tocsin_whole_rank(comparison->a)};
-}
-
-static bool count_unstable(const tocsin_comparison *comparison, size_t index)
-{
-    tocsin_parting *parting = comparison->parting;
-    for (size_t u = 0; u < parting->unstable.count; ++u) {
-        if (parting->unstable.items[u].index == index) {
-            ++parting->unstable.items[u].count;
-            return true;
-        }
-    }
-    if (parting->unstable.count == TOCSIN_ALIGN_UNSTABLE_MAX)
-        return true;
-    tocsin_unstable_found found = {.index = index, .step = comparison->step, .count = 1};
-    return TOCSIN_VEC_PUSH(&parting->unstable, found);
-}
-
-/* May this difference be a pivot? `index`: where the boundary stands among the unstable ones, else
- * SIZE_MAX. false: out of memory. */
-static bool find_unstable(const tocsin_comparison *comparison, const tocsin_boundary *boundary,
-                          size_t *index)
-{
-    *index = SIZE_MAX;
-    if (!comparison->options->unstable)
-        return true;
-    tocsin_unstable_boundary key = map_key(comparison, boundary);
-    return tocsin_stability_find(comparison->options->unstable, &key, index);
-}
-
-static bool may_blame(const tocsin_comparison *comparison, const tocsin_boundary *boundary)
-{
-    size_t index;
-    return find_unstable(comparison, boundary, &index) && index == SIZE_MAX;
-}
-
-/* A compared pair that is unlike: *blamed, or known not to repeat. false: out of memory. */
-static bool note_difference(const tocsin_comparison *comparison, const tocsin_boundary *boundary,
-                            bool *blamed)
-{
-    size_t index;
-    tocsin_stability *learn = comparison->options->learn;
-    if (learn) {
-        tocsin_unstable_boundary key = map_key(comparison, boundary);
-        if (!tocsin_stability_note(learn, &key))
-            return false;
-    }
-    if (!find_unstable(comparison, boundary, &index))
-        return false;
-    *blamed = index == SIZE_MAX;
-    return *blamed || count_unstable(comparison, index);
-}
+/* ---- the first point --------------------------------------------------------------------------
+ */
 
 /* All differing pairs of the point of the first one, gradients backwards. */
 static bool add_point(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
@@ -225,10 +165,14 @@ static bool add_point(const tocsin_comparison *comparison, const tocsin_paired_s
     for (unsigned gradients = 0; gradients < 2; ++gradients) {
         for (uint32_t k = first; k < end; ++k) {
             uint32_t i = gradients ? end - 1 - (k - first) : k;
+            bool excused;
             if (is_condition(&a->boundaries.items[i]) ||
                 a->boundaries.items[i].gradient != (gradients == 1) ||
-                tocsin_pair_state_of(pair, i) != TOCSIN_PAIR_DIFFERENT ||
-                !may_blame(comparison, &a->boundaries.items[i]))
+                tocsin_pair_state_of(pair, i) != TOCSIN_PAIR_DIFFERENT)
+                continue;
+            if (!tocsin_excuse_find(comparison, pair, i, false, &excused))
+                return false;
+            if (excused)
                 continue;
             if (comparison->parting->found.count == TOCSIN_ALIGN_PIVOTS_MAX)
                 return true;
@@ -283,8 +227,9 @@ static tocsin_status tally(const tocsin_comparison *comparison, const tocsin_pai
             break;
         tocsin_pair_state state = tocsin_pair_state_of(pair, i);
         if (is_condition(&a->boundaries.items[i])) {
-            ok = state != TOCSIN_PAIR_DIFFERENT ||
-                 add_condition(comparison, &a->boundaries.items[i], &b->boundaries.items[j]);
+            ok =
+                ok && (state != TOCSIN_PAIR_DIFFERENT ||
+                       add_condition(comparison, &a->boundaries.items[i], &b->boundaries.items[j]));
             continue;
         }
         bool same = state == TOCSIN_PAIR_EQUAL, differs = state == TOCSIN_PAIR_DIFFERENT;
@@ -292,11 +237,13 @@ static tocsin_status tally(const tocsin_comparison *comparison, const tocsin_pai
         rank->unknown += state == TOCSIN_PAIR_UNKNOWN;
         rank->equal += same;
         rank->renamed += same && a->items.items[i].symbol != b->items.items[j].symbol;
-        bool blamed = false;
+        bool excused = true;
         if (differs)
-            ok = note_difference(comparison, &a->boundaries.items[i], &blamed);
-        if (blamed && *first == TOCSIN_ALIGN_NONE)
-            *first = i;
+            ok = ok && tocsin_excuse_find(comparison, pair, i, true, &excused);
+        if (ok && !excused) {
+            ok = tocsin_cone_add(comparison, pair, i);
+            *first = *first == TOCSIN_ALIGN_NONE ? i : *first;
+        }
         differed = differed || differs;
         rank->prefix += same && !differed;
     }
@@ -376,6 +323,7 @@ static tocsin_status compare_step(tocsin_comparison *comparison)
 {
     tocsin_parting *parting = comparison->parting;
     bool look = parting->rank.diverged_step == 0;
+    uint64_t compared = parting->rank.compared;
     size_t threads_a = tocsin_whole_stream_count(comparison->a);
     size_t threads_b = tocsin_whole_stream_count(comparison->b);
     size_t threads = threads_a > threads_b ? threads_a : threads_b;
@@ -394,7 +342,9 @@ static tocsin_status compare_step(tocsin_comparison *comparison)
     if (parted_at != TOCSIN_ALIGN_NONE && parting->rank.diverged_step == 0)
         parting->rank.diverged_step = comparison->step;
     parting->differed = parting->rank.equal < parting->rank.compared;
-    return TOCSIN_OK;
+    return tocsin_cone_end_step(comparison, parting->rank.compared - compared)
+               ? TOCSIN_OK
+               : tocsin_error_memory(comparison->error);
 }
 
 static tocsin_status compare_all(tocsin_comparison *comparison)
@@ -448,5 +398,10 @@ void tocsin_parting_free(tocsin_parting *parting)
     TOCSIN_VEC_FREE(&parting->gaps);
     TOCSIN_VEC_FREE(&parting->conditions);
     TOCSIN_VEC_FREE(&parting->meetings);
+    TOCSIN_VEC_FREE(&parting->accepted);
+    tocsin_map_free(&parting->rule_of);
+    TOCSIN_VEC_FREE(&parting->cone_steps);
+    TOCSIN_VEC_FREE(&parting->reached);
+    tocsin_map_free(&parting->reached_names);
     TOCSIN_VEC_FREE(&parting->unstable);
 }

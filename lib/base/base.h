@@ -195,6 +195,11 @@ void tocsin_string_free(tocsin_string *string);
 /* Length of the well-formed UTF-8 sequence at `text`, which has `available` > 0 bytes; 0: none. */
 size_t tocsin_utf8_length(const char *text, size_t available);
 
+/* Does the whole text fit a pattern in which * stands for any characters and ? for one? */
+bool tocsin_text_fits(const char *pattern, const char *text);
+/* "2027-01-31"? Such texts are in the order of time. */
+bool tocsin_text_is_date(const char *text);
+
 /* ---- 8. Files ------------------------------------------------------------------------------ */
 
 /* System calls with errors as statuses, EINTR handled, each one a point where a fault can be

@@ -27,27 +27,11 @@ typedef struct line_reader {
     tocsin_error *error;
 } line_reader;
 
-/* "2027-01-31"? */
-static bool is_date(const char *text)
-{
-    static const char form[] = "dddd-dd-dd";
-    if (strlen(text) != DATE_BYTES)
-        return false;
-    for (size_t i = 0; i < DATE_BYTES; ++i) {
-        bool digit = text[i] >= '0' && text[i] <= '9';
-        if (form[i] == 'd' ? !digit : text[i] != '-')
-            return false;
-    }
-    int month = (text[5] - '0') * 10 + text[6] - '0';
-    int day = (text[8] - '0') * 10 + text[9] - '0';
-    return month >= 1 && month <= 12 && day >= 1 && day <= 31;
-}
-
 tocsin_status tocsin_suppressions_new(const char *today, tocsin_suppressions **suppressions,
                                       tocsin_error *error)
 {
     *suppressions = NULL;
-    if (!is_date(today))
+    if (!tocsin_text_is_date(today))
         return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "'%s' is not a date", today);
     tocsin_suppressions *made = tocsin_zalloc(1, sizeof *made);
     if (made == NULL)
@@ -78,7 +62,7 @@ static const char *fault_of(const tocsin_suppression *suppression)
         return "no finding has this code";
     if (suppression->reason[strspn(suppression->reason, " \t")] == 0)
         return "a suppression needs a reason";
-    if (suppression->until[0] != 0 && !is_date(suppression->until))
+    if (suppression->until[0] != 0 && !tocsin_text_is_date(suppression->until))
         return "\"until\" is not a date like 2027-01-31";
     return NULL;
 }
@@ -257,27 +241,6 @@ const tocsin_suppression *tocsin_suppressions_get(const tocsin_suppressions *sup
     return &suppressions->items.items[index];
 }
 
-/* Does the whole text fit a pattern in which * stands for any characters and ? for one? */
-static bool fits(const char *pattern, const char *text)
-{
-    const char *star = NULL, *resume = NULL; /* the last * and where its part of the text ends */
-    while (*text != 0) {
-        if (*pattern == '*') {
-            star = ++pattern;
-            resume = text;
-        } else if (*pattern == '?' || *pattern == *text) {
-            ++pattern;
-            ++text;
-        } else if (star != NULL) {
-            pattern = star;
-            text = ++resume;
-        } else {
-            return false;
-        }
-    }
-    return pattern[strspn(pattern, "*")] == 0;
-}
-
 static bool matches(const tocsin_suppression *suppression, const char *invariant, const char *code,
                     const char *entity)
 {
@@ -285,7 +248,7 @@ static bool matches(const tocsin_suppression *suppression, const char *invariant
         (suppression->invariant[0] != 0 && strcmp(suppression->invariant, invariant) != 0) ||
         (suppression->code[0] != 0 && strcmp(suppression->code, code) != 0))
         return false;
-    return suppression->entity[0] == 0 || fits(suppression->entity, entity);
+    return suppression->entity[0] == 0 || tocsin_text_fits(suppression->entity, entity);
 }
 
 bool tocsin_suppressions_match(tocsin_suppressions *suppressions, const char *invariant,

@@ -32,5 +32,13 @@ void tocsin_report_json_tiles(tocsin_json *json, const tocsin_align_pivot *pivot
 void tocsin_report_text_conditions(tocsin_string *out, const tocsin_align_result *result);
 void tocsin_report_json_conditions(tocsin_json *json, const tocsin_align_result *result,
                                    bool generators);
+/* How far the difference spread, and what rules accept (report_align_cone.c). */
+void tocsin_report_text_cone(tocsin_string *out, const tocsin_alignment_view *view);
+void tocsin_report_json_cone(tocsin_json *json, const tocsin_align_result *result);
+void tocsin_report_text_accepted(tocsin_string *out, const tocsin_align_result *result);
+void tocsin_report_json_accepted(tocsin_json *json, const tocsin_align_result *result);
+
+/* "rank": -1, not distributed, is null. */
+void tocsin_report_json_rank(tocsin_json *json, int64_t rank);
 
 #endif

@@ -15,8 +15,7 @@ static void write_count(tocsin_json *json, const char *key, uint64_t count)
     tocsin_json_unsigned(json, count);
 }
 
-/* -1 means not distributed: null. */
-static void write_rank(tocsin_json *json, int64_t rank)
+void tocsin_report_json_rank(tocsin_json *json, int64_t rank)
 {
     tocsin_json_key(json, "rank");
     if (rank < 0)
@@ -113,7 +112,7 @@ static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
     write_text(json, "phase", pivot->phase);
     tocsin_json_key(json, "step");
     tocsin_json_integer(json, pivot->step);
-    write_rank(json, pivot->rank);
+    tocsin_report_json_rank(json, pivot->rank);
     write_text(json, "role", pivot->attribute);
     write_text(json, "difference", tocsin_difference_text(pivot->difference));
     write_elements(json, pivot);
@@ -136,7 +135,7 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
     for (size_t r = 0; r < result->rank_count; ++r) {
         const tocsin_align_rank *rank = &result->ranks[r];
         tocsin_json_begin_object(json);
-        write_rank(json, rank->rank);
+        tocsin_report_json_rank(json, rank->rank);
         write_count(json, "boundaries", rank->prefix);
         write_count(json, "compared", rank->compared);
         write_count(json, "equal", rank->equal);
@@ -176,7 +175,7 @@ void tocsin_report_json_conditions(tocsin_json *json, const tocsin_align_result 
         }
         tocsin_json_key(json, "step");
         tocsin_json_integer(json, condition->step);
-        write_rank(json, condition->rank);
+        tocsin_report_json_rank(json, condition->rank);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);
@@ -196,7 +195,7 @@ static void write_gaps(tocsin_json *json, const tocsin_align_result *result)
         write_text(json, "reason", gap->reason);
         tocsin_json_key(json, "step");
         tocsin_json_integer(json, gap->step);
-        write_rank(json, gap->rank);
+        tocsin_report_json_rank(json, gap->rank);
         write_count(json, "count", gap->count);
         tocsin_json_end_object(json);
     }
@@ -221,7 +220,9 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
     write_count(&json, "downstream_ranks", result->downstream);
     tocsin_report_json_conditions(&json, result, false);
     tocsin_report_json_conditions(&json, result, true);
+    tocsin_report_json_cone(&json, result);
     write_gaps(&json, result);
+    tocsin_report_json_accepted(&json, result);
     tocsin_report_json_unstable(&json, result);
     tocsin_report_json_whole(&json, result, write_pivot);
     tocsin_json_key(&json, "not_covered");

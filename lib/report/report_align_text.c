@@ -238,6 +238,8 @@ void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_vie
     tocsin_report_text_whole(out, view);
     tocsin_report_text_conditions(out, result);
     append_pivots(out, view);
+    tocsin_report_text_cone(out, view);
+    tocsin_report_text_accepted(out, result);
     tocsin_report_text_unstable(out, view);
     append_gaps(out, view);
     tocsin_string_append_text(out, "\nnot covered:\n");

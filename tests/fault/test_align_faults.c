@@ -26,6 +26,7 @@ typedef struct pair_of_runs {
     tocsin_stability *learn, *unstable;
     tocsin_perfetto *perfetto; /* follows, or NULL */
     const tocsin_name_map *map;
+    tocsin_align_rules *rules;
 } pair_of_runs;
 
 static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
@@ -35,7 +36,8 @@ static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **resul
     tocsin_align_options options = {.struct_bytes = sizeof options,
                                     .cells_max = pair->cells_max,
                                     .learn = pair->learn,
-                                    .unstable = pair->unstable};
+                                    .unstable = pair->unstable,
+                                    .rules = pair->rules};
     *result = NULL;
     options.visit = pair->perfetto ? tocsin_perfetto_visit : NULL;
     options.context = pair->perfetto;
@@ -164,6 +166,70 @@ static tocsin_status align_once(void *context, tocsin_error *error)
     return status;
 }
 
+/* Everything is accepted: no pivots, and nothing to complain of. */
+static void test_accepted(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new()};
+    write_run(&pair.a, 3, 1000);
+    write_run(&pair.b, 103, 1000);
+    tocsin_align_rule rule = {
+        .id = "*", .because = "-", .by = "", .on = "2026-11-29", .until = "2026-11-30"};
+    rule.a = rule.b = "";
+    assert_int_equal(tocsin_align_rules_new("2026-11-29", &pair.rules, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_align_rules_add(pair.rules, &rule, NULL), TOCSIN_OK);
+    tocsin_align_result *result;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+    assert_int_equal(result->verdict, TOCSIN_ALIGN_ACCEPTED);
+    assert_int_equal(result->pivot_count, 0);
+    assert_int_equal(result->cone_count, 0);
+    assert_int_equal(result->accepted_count, 1);
+    assert_int_equal(result->accepted[0].count, result->ranks[0].compared - result->ranks[0].equal);
+    tocsin_align_result_free(result);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 50);
+    tocsin_align_rules_free(pair.rules);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
+}
+
+typedef struct rules_file {
+    scratch folder;
+    char path[600];
+} rules_file;
+
+/* Read, add one, save. */
+static tocsin_status extend_rules(void *context, tocsin_error *error)
+{
+    const rules_file *file = context;
+    tocsin_align_rules *rules = NULL;
+    tocsin_align_rule rule = {
+        .id = "a", .because = "b", .by = "c", .on = "2026-11-29", .until = "2026-11-30"};
+    rule.a = rule.b = "1";
+    tocsin_status status = tocsin_align_rules_new("2026-11-29", &rules, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_rules_read(rules, file->path, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_rules_add(rules, &rule, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_align_rules_save(rules, file->path, error);
+    tocsin_align_rules_free(rules);
+    return status;
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    rules_file file = {.folder = scratch_new()};
+    tocsin_align_rules *rules;
+    snprintf(file.path, sizeof file.path, "%s/rules.jsonl", file.folder.directory);
+    assert_int_equal(tocsin_align_rules_new("2026-11-29", &rules, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_align_rules_save(rules, file.path, NULL), TOCSIN_OK);
+    tocsin_align_rules_free(rules);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, extend_rules, &file) > 5);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, extend_rules, &file) > 3);
+    scratch_free(&file.folder);
+}
+
 static void test_faults(void **state)
 {
     (void)state;
@@ -285,7 +351,8 @@ int main(void)
         cmocka_unit_test(test_equal_runs),      cmocka_unit_test(test_unlike_runs),
         cmocka_unit_test(test_unstable),        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_trace_faults),    cmocka_unit_test(test_map_faults),
-        cmocka_unit_test(test_faults_of_tiles),
+        cmocka_unit_test(test_faults_of_tiles), cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

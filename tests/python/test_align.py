@@ -117,6 +117,47 @@ def test_what_modules_return(runs):
     assert calls == ["torch.nn.Module.__call__ of second", "torch.nn.Module.__call__"]
 
 
+def test_how_far_it_spread(runs):
+    """From the first point on, step by step; each name once, in order."""
+    _, report = align(runs, "seed", "trusted")
+    (cone,) = report["cone"]
+    assert [step["step"] for step in cone["steps"]] == [3, 4]
+    (prefix,) = report["identical_prefix"]
+    differing = sum(step["differing"] for step in cone["steps"])
+    assert differing == prefix["compared"] - prefix["equal"] > 20
+    reached = [(one["id"], one["step"]) for one in cone["reached"]]
+    assert reached[0] == (report["pivots"][0]["id"], 3)
+    assert ("optimizer/first.weight/grad@optimizer.step", 3) in reached
+    assert len(reached) == cone["names"]
+
+
+def test_rules(runs, tmp_path):
+    """A difference that is accepted is no pivot; what follows from it is one."""
+    rules = tmp_path / "rules.jsonl"
+    pair = [runs / "none-trusted", runs / "seed-trusted"]
+    accept = ["--rules", rules, "--because", "another seed", "--accept"]
+
+    def run(*options):
+        command = map(str, [TOCSIN, "align", *options, *pair])
+        return subprocess.run(list(command), capture_output=True, text=True)
+
+    assert run(*accept, "nowhere").returncode == 2 and not rules.exists()
+    done = run(*accept, "forward/second/output@torch.nn.Module.__call__")
+    assert done.returncode == 0 and done.stdout.startswith("accepted until "), done.stderr
+    report = json.loads(run("--rules", rules, "--format", "json").stdout)
+    assert (report["verdict"], report["pivots"][0]["fqn"]) == ("DIVERGED", "")
+    (rule,) = report["accepted"]
+    assert (rule["count"], rule["because"], rule["expired"]) == (2, "another seed", False)
+    assert run(*accept, "*").returncode == 0
+    done = run("--rules", rules)
+    assert done.returncode == 0 and done.stdout.startswith("ACCEPTED")
+    rules.write_text(rules.read_text().replace('"until":"2', '"until":"1'))
+    done = run("--rules", rules)
+    assert done.returncode == 1 and "accepts nothing" in done.stdout
+    rules.write_text("{}")
+    assert run("--rules", rules).returncode == 2
+
+
 def test_what_functions_return(runs):
     """The function itself, and gradients on their way back."""
     _, report = align(runs, "seed", "drill")

@@ -144,7 +144,7 @@ static void check_id(made_step *step, uint32_t at, const char *expected)
     tocsin_string id = {0};
     tocsin_boundary_id(&step->names, &step->a.boundaries.items[at], &id);
     assert_string_equal(tocsin_string_text(&id), expected);
-    assert_true(tocsin_boundary_fits(expected, expected));
+    assert_true(tocsin_text_fits(expected, expected));
     tocsin_string_free(&id);
 }
 
@@ -167,24 +167,12 @@ static void test_identity(void **state)
     made_free(&step);
 }
 
-static void test_patterns(void **state)
-{
-    (void)state;
-    assert_true(tocsin_boundary_fits("*", ""));
-    assert_true(tocsin_boundary_fits("forward/*/output@*", "forward/a.b/output@call"));
-    assert_true(tocsin_boundary_fits("*a*b*", "xxaxxbxx"));
-    assert_false(tocsin_boundary_fits("a*b", "a"));
-    assert_false(tocsin_boundary_fits("forward", "forward/"));
-    assert_false(tocsin_boundary_fits("?", "a"));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_output),   cmocka_unit_test(test_output_without_inputs),
         cmocka_unit_test(test_gradient), cmocka_unit_test(test_gradient_after_backward),
         cmocka_unit_test(test_update),   cmocka_unit_test(test_identity),
-        cmocka_unit_test(test_patterns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

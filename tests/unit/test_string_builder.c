@@ -56,12 +56,39 @@ static void the_limit_holds_and_the_failure_stays(void **state)
     assert_int_equal(string.limit_bytes, 5);
 }
 
+static void test_fits(void **state)
+{
+    (void)state;
+    assert_true(tocsin_text_fits("*", ""));
+    assert_true(tocsin_text_fits("forward/*/output@*", "forward/a.b/output@call"));
+    assert_true(tocsin_text_fits("*a*b*", "xxaxxbxx"));
+    assert_false(tocsin_text_fits("a*b", "a"));
+    assert_false(tocsin_text_fits("forward", "forward/"));
+    assert_true(tocsin_text_fits("a?c", "abc"));
+    assert_false(tocsin_text_fits("?", ""));
+}
+
+static void test_dates(void **state)
+{
+    (void)state;
+    assert_true(tocsin_text_is_date("2027-01-31"));
+    assert_false(tocsin_text_is_date("2027-13-31"));
+    assert_false(tocsin_text_is_date("2027-00-31"));
+    assert_false(tocsin_text_is_date("2027-01-32"));
+    assert_false(tocsin_text_is_date("2027-1-31"));
+    assert_false(tocsin_text_is_date("2027/01/31"));
+    assert_false(tocsin_text_is_date("2027-01-31 "));
+    assert_false(tocsin_text_is_date(""));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_join),
         cmocka_unit_test(any_length_is_formatted),
         cmocka_unit_test(the_limit_holds_and_the_failure_stays),
+        cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_dates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
