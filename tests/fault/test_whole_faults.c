@@ -23,17 +23,12 @@ typedef struct run_of_ranks {
     piece pieces[RANKS_MAX];
 } run_of_ranks;
 
-static float element(int64_t row, int64_t column)
-{
-    return (float)(row * 10 + column) + 0.5F;
-}
-
 static void fill(const piece *held, float *data)
 {
     for (int64_t row = 0; row < held->shape[0]; ++row)
         for (int64_t column = 0; column < held->shape[1]; ++column)
-            data[row * held->shape[1] + column] =
-                element(held->offset[0] + row, held->offset[1] + column);
+            data[row * held->shape[1] + column] = 10 * ((float)held->offset[0] + (float)row) +
+                                                  ((float)held->offset[1] + (float)column) + 0.5F;
     data[0] += held->changed;
 }
 
