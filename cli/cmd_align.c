@@ -218,8 +218,10 @@ static int replay(const cli_operands *operands, const align_options *options)
 /* Do operands and options fit together? Prints what is wrong. */
 static bool check(const cli_operands *operands, align_options *options)
 {
-    if (!options->replay && (operands->plain != 2 || (operands->count > 2 && !options->drill))) {
-        cli_error("tocsin align needs two recorded runs, not %zu", operands->count);
+    bool itself = operands->count == 1 && !options->replay && !options->drill;
+    if (!options->replay && !itself &&
+        (operands->plain != 2 || (operands->count > 2 && !options->drill))) {
+        cli_error("tocsin align needs one or two recorded runs, not %zu", operands->count);
         cli_hint("tocsin align RUN_A RUN_B");
         return false;
     }
@@ -228,6 +230,7 @@ static bool check(const cli_operands *operands, align_options *options)
         cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
         return false;
     }
+    options->library.itself = itself;
     return cli_accepting_check(&options->accepting);
 }
 
@@ -272,10 +275,12 @@ int cmd_align(int argc, char **argv)
     };
     const cli_usage usage = {
         .command = "align",
-        .synopsis = "RUN_A RUN_B",
+        .synopsis = "RUN_A [RUN_B]",
         .about =
             "Compare two recorded runs that should be the same, bit by bit, and name the first\n"
-            "boundaries at which they part. Exit status: 0 identical, 1 they part, 3 nothing\n"
+            "boundaries at which they part. One run alone: what activation checkpointing computed\n"
+            "again in it, against the first time. Exit status: 0 identical, 1 they part, 3 "
+            "nothing\n"
             "could be compared, or only what does not repeat differs. Baselines are how other\n"
             "tools compare; they see less, and are here to be measured against.",
         .example = "tocsin align before after",
@@ -289,7 +294,8 @@ int cmd_align(int argc, char **argv)
     }
     if (!check(&operands, &align_by))
         return CLI_INPUT;
-    return align_by.replay  ? replay(&operands, &align_by)
-           : align_by.drill ? drill(&operands, &align_by)
-                            : align(operands.items[0], operands.items[1], &align_by);
+    return align_by.replay ? replay(&operands, &align_by)
+           : align_by.drill
+               ? drill(&operands, &align_by)
+               : align(operands.items[0], operands.items[operands.count - 1], &align_by);
 }

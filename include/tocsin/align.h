@@ -152,6 +152,16 @@ typedef struct tocsin_align_cone {
     uint64_t names; /* variables and modules in all that differ somewhere */
 } tocsin_align_cone;
 
+/* What activation checkpointing computed again in one run, against the first time. */
+typedef struct tocsin_align_recompute {
+    uint64_t compared, equal;
+} tocsin_align_recompute;
+
+typedef struct tocsin_align_recomputed {
+    bool in_a;                  /* else in b */
+    tocsin_align_pivot differs; /* its side a: computed again; b: the first time */
+} tocsin_align_recomputed;
+
 /* A rule that was applied. */
 typedef struct tocsin_align_accepted {
     tocsin_align_rule rule;
@@ -281,7 +291,11 @@ typedef struct tocsin_align_result {
     size_t cone_count;
     const tocsin_align_accepted *accepted; /* every rule, in the order of the file */
     size_t accepted_count;
-    uint64_t accepted_differences; /* by all of them */
+    uint64_t accepted_differences;             /* by all of them */
+    tocsin_align_recompute recompute[2];       /* of a and b, all ranks */
+    const tocsin_align_recomputed *recomputed; /* that differ: at most 16 a rank */
+    size_t recomputed_count;
+    bool itself; /* of one run */
 } tocsin_align_result;
 
 /* Which part of a recorded digest is compared. All but the first are baselines: what other tools
@@ -345,6 +359,7 @@ typedef struct tocsin_align_options {
     bool settings_only; /* read no further than the step in which they stand */
     uint64_t skip;      /* steps of `a` that are passed over: `b` was resumed after them */
     const tocsin_align_rules *rules; /* differences that they accept are no pivots; or NULL */
+    bool itself; /* both are one run: the verdict is of what it computed again */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

@@ -40,6 +40,7 @@ typedef struct run_aligner {
     TOCSIN_VEC(tocsin_align_replicas) replicas;
     tocsin_align_options options;
     TOCSIN_VEC(tocsin_align_cone) cones;
+    TOCSIN_VEC(tocsin_align_recomputed) recomputed;
     tocsin_mapping *mapping; /* NULL: names are as they are */
     bool starved;            /* a text of the result could not be kept */
     tocsin_error *error;
@@ -338,6 +339,32 @@ static bool add_unstable(run_aligner *aligner, const tocsin_parting *parting)
     return true;
 }
 
+static bool add_recomputed(run_aligner *aligner, const tocsin_parting *parting)
+{
+    tocsin_align_result *shown = &aligner->result->shown;
+    for (unsigned run = 0; run < 2; ++run) {
+        shown->recompute[run].compared += parting->recompute[run].compared;
+        shown->recompute[run].equal += parting->recompute[run].equal;
+    }
+    for (size_t r = 0; r < parting->recomputed.count; ++r) {
+        const tocsin_recomputed_found *found = &parting->recomputed.items[r];
+        tocsin_align_recomputed one = {
+            .in_a = found->in_a,
+            .differs = make_pivot(aligner, parting->rank.rank, found->step, &found->difference)};
+        if (!TOCSIN_VEC_PUSH(&aligner->recomputed, one))
+            return false;
+    }
+    return true;
+}
+
+/* The verdict on a run that is compared with itself. */
+static tocsin_align_verdict judge_itself(const tocsin_align_recompute *recompute)
+{
+    return recompute->compared == 0                 ? TOCSIN_ALIGN_INCOMPARABLE
+           : recompute->equal < recompute->compared ? TOCSIN_ALIGN_DIVERGED
+                                                    : TOCSIN_ALIGN_IDENTICAL;
+}
+
 static bool add_cone(run_aligner *aligner, const tocsin_parting *parting)
 {
     tocsin_align_cone cone;
@@ -621,7 +648,8 @@ static tocsin_status collect(run_aligner *aligner)
         for (size_t f = 0; ok && parting->origin && f < parting->found.count; ++f)
             ok = add_pivot(aligner, parting, &parting->found.items[f]);
         ok = ok && add_gaps(aligner, parting) && add_conditions(aligner, parting) &&
-             add_unstable(aligner, parting) && add_cone(aligner, parting);
+             add_unstable(aligner, parting) && add_cone(aligner, parting) &&
+             add_recomputed(aligner, parting);
     }
     ok = ok && tocsin_excuse_list(aligner->options.rules, aligner->partings.items,
                                   aligner->partings.count, &aligner->result->arena, shown);
@@ -633,6 +661,9 @@ static tocsin_status collect(run_aligner *aligner)
                      : aligner->unstable.count > 0     ? TOCSIN_ALIGN_UNSTABLE
                      : shown->accepted_differences > 0 ? TOCSIN_ALIGN_ACCEPTED
                                                        : TOCSIN_ALIGN_IDENTICAL;
+    shown->itself = aligner->options.itself;
+    if (shown->itself)
+        shown->verdict = judge_itself(&shown->recompute[0]);
     shown->ranks = ranks;
     shown->rank_count = aligner->partings.count;
     return TOCSIN_OK;
@@ -653,9 +684,12 @@ static tocsin_status hand_over(run_aligner *aligner)
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_unstable, aligner->unstable.count + 1);
     tocsin_align_replicas *replicas =
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_replicas, aligner->replicas.count + 1);
+    tocsin_align_recomputed *recomputed =
+        TOCSIN_ARENA_ARRAY(arena, tocsin_align_recomputed, aligner->recomputed.count + 1);
     tocsin_align_cone *cones =
         TOCSIN_ARENA_ARRAY(arena, tocsin_align_cone, aligner->cones.count + 1);
-    if (!pivots || !gaps || !texts || !conditions || !unstable || !replicas || !cones)
+    if (!pivots || !gaps || !texts || !conditions || !unstable || !replicas || !cones ||
+        !recomputed)
         return tocsin_error_memory(aligner->error);
     for (size_t k = 0; k < aligner->pivots.count; ++k)
         pivots[k] = aligner->pivots.items[k];
@@ -671,6 +705,10 @@ static tocsin_status hand_over(run_aligner *aligner)
         replicas[k] = aligner->replicas.items[k];
     shown->replicas = replicas;
     shown->replica_count = aligner->replicas.count;
+    for (size_t k = 0; k < aligner->recomputed.count; ++k)
+        recomputed[k] = aligner->recomputed.items[k];
+    shown->recomputed = recomputed;
+    shown->recomputed_count = aligner->recomputed.count;
     for (size_t k = 0; k < aligner->cones.count; ++k)
         cones[k] = aligner->cones.items[k];
     shown->cones = cones;
@@ -735,6 +773,7 @@ tocsin_status tocsin_align_runs(const tocsin_run *a, const tocsin_run *b,
     TOCSIN_VEC_FREE(&aligner.unstable);
     TOCSIN_VEC_FREE(&aligner.replicas);
     TOCSIN_VEC_FREE(&aligner.cones);
+    TOCSIN_VEC_FREE(&aligner.recomputed);
     TOCSIN_VEC_FREE(&aligner.not_covered);
     tocsin_mapping_free(aligner.mapping);
     tocsin_intern_free(&aligner.names);

@@ -318,6 +318,13 @@ typedef struct tocsin_difference_found {
     tocsin_tiles_found tiles;
 } tocsin_difference_found;
 
+typedef struct tocsin_recomputed_found { /* a: computed again, b: the first time */
+    tocsin_difference_found difference;
+    int64_t step;
+    bool in_a;
+} tocsin_recomputed_found;
+#define TOCSIN_ALIGN_RECOMPUTED_MAX 16
+
 typedef struct tocsin_gap_found {
     tocsin_align_gap gap;
     uint32_t symbol;
@@ -341,6 +348,8 @@ typedef struct tocsin_parting {
     tocsin_excuses unstable;             /* each boundary once */
     tocsin_excuses accepted;             /* by rule; the last ones may be missing */
     tocsin_map rule_of;                  /* symbol -> which rule accepts it (excuse.c) */
+    tocsin_align_recompute recompute[2]; /* of a and b */
+    TOCSIN_VEC(tocsin_recomputed_found) recomputed; /* that differ: the first ones */
     TOCSIN_VEC(tocsin_align_cone_step) cone_steps;
     TOCSIN_VEC(tocsin_align_reached) reached;
     tocsin_map reached_names; /* name -> how often it differs */
@@ -404,6 +413,18 @@ tocsin_rating tocsin_setting_rating(const tocsin_trace *trace, const tocsin_even
 /* Put the last of `count` > 0 conditions in its place: settings first, by rating; else as found. A
  * setting that another rank has in the same way is dropped. Returns how many there are now. */
 size_t tocsin_conditions_order(tocsin_align_condition *conditions, size_t count);
+
+/* Two boundaries that differ, with a copy of what lives no longer than the window. false: out of
+ * memory. */
+TOCSIN_MUST_CHECK bool tocsin_difference_make(const tocsin_comparison *comparison,
+                                              const tocsin_boundary *a, const tocsin_boundary *b,
+                                              tocsin_difference_found *found);
+
+/* ---- recompute.c ----------------------------------------------------------------------------- */
+
+/* Compare what a process computed again in this step with the first time. false: out of memory. */
+TOCSIN_MUST_CHECK bool tocsin_recompute_check(const tocsin_comparison *comparison,
+                                              const tocsin_whole *whole, bool in_a);
 
 /* ---- excuse.c -------------------------------------------------------------------------------- */
 

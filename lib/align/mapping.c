@@ -318,8 +318,8 @@ static bool read_piece(const tocsin_mapping *mapping, const tocsin_boundary *bou
 /* Is it some rows of each group, and all of the other axes? */
 static bool is_rows(const piece *one)
 {
-    bool rows = one->offset[0] == 0 && one->shape[0] == one->whole[0] &&
-                one->whole[0] > 0 && one->shape[1] > 0;
+    bool rows = one->offset[0] == 0 && one->shape[0] == one->whole[0] && one->whole[0] > 0 &&
+                one->shape[1] > 0;
     for (uint32_t axis = 2; rows && axis < one->boundary->ndim; ++axis)
         rows = one->offset[axis] == 0 && one->shape[axis] == one->whole[axis];
     return rows;

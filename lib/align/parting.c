@@ -94,24 +94,34 @@ static const char *keep_id(const tocsin_comparison *comparison, const tocsin_pai
     return kept;
 }
 
+bool tocsin_difference_make(const tocsin_comparison *comparison, const tocsin_boundary *a,
+                            const tocsin_boundary *b, tocsin_difference_found *found)
+{
+    *found = (tocsin_difference_found){.a = *a,
+                                       .b = *b,
+                                       .difference = difference_of(a, b),
+                                       .ordinal = 1,
+                                       .cause = TOCSIN_ALIGN_CAUSE_UNOBSERVED,
+                                       .source = "",
+                                       .last_equal = ""};
+    return tocsin_tiles_differ(a, b, comparison->arena, &found->tiles) &&
+           copy_parts(comparison, &found->a) && copy_parts(comparison, &found->b) &&
+           copy_chain(comparison, &found->a) && copy_chain(comparison, &found->b);
+}
+
 static bool add_difference(const tocsin_comparison *comparison, const tocsin_paired_step *pair,
                            uint32_t at)
 {
-    const tocsin_boundary *a = &pair->a->boundaries.items[at];
-    const tocsin_boundary *b = &pair->b->boundaries.items[pair->partner[at]];
-    tocsin_difference_found found = {.a = *a,
-                                     .b = *b,
-                                     .difference = difference_of(a, b),
-                                     .ordinal = tocsin_boundary_ordinal(pair->a, at)};
+    tocsin_difference_found found;
     uint32_t source;
+    if (!tocsin_difference_make(comparison, &pair->a->boundaries.items[at],
+                                &pair->b->boundaries.items[pair->partner[at]], &found))
+        return false;
+    found.ordinal = tocsin_boundary_ordinal(pair->a, at);
     found.cause = tocsin_align_cause_find(pair, at, &source);
     found.source = keep_id(comparison, pair, source);
     found.last_equal = keep_id(comparison, pair, tocsin_align_cause_last_equal(pair, at));
-    return found.source && found.last_equal &&
-           tocsin_tiles_differ(a, b, comparison->arena, &found.tiles) &&
-           copy_parts(comparison, &found.a) && copy_parts(comparison, &found.b) &&
-           copy_chain(comparison, &found.a) && copy_chain(comparison, &found.b) &&
-           TOCSIN_VEC_PUSH(&comparison->parting->found, found);
+    return found.source && found.last_equal && TOCSIN_VEC_PUSH(&comparison->parting->found, found);
 }
 
 static bool is_condition(const tocsin_boundary *boundary)
@@ -337,7 +347,9 @@ static tocsin_status compare_step(tocsin_comparison *comparison)
             parted_at = first;
         }
     }
-    if (!follow_meetings(comparison, parted_thread, parted_at))
+    if (!follow_meetings(comparison, parted_thread, parted_at) ||
+        !tocsin_recompute_check(comparison, comparison->a, true) ||
+        (!comparison->options->itself && !tocsin_recompute_check(comparison, comparison->b, false)))
         return tocsin_error_memory(comparison->error);
     if (parted_at != TOCSIN_ALIGN_NONE && parting->rank.diverged_step == 0)
         parting->rank.diverged_step = comparison->step;
@@ -400,6 +412,7 @@ void tocsin_parting_free(tocsin_parting *parting)
     TOCSIN_VEC_FREE(&parting->meetings);
     TOCSIN_VEC_FREE(&parting->accepted);
     tocsin_map_free(&parting->rule_of);
+    TOCSIN_VEC_FREE(&parting->recomputed);
     TOCSIN_VEC_FREE(&parting->cone_steps);
     TOCSIN_VEC_FREE(&parting->reached);
     tocsin_map_free(&parting->reached_names);

@@ -38,6 +38,11 @@ void tocsin_report_json_cone(tocsin_json *json, const tocsin_align_result *resul
 void tocsin_report_text_accepted(tocsin_string *out, const tocsin_align_result *result);
 void tocsin_report_json_accepted(tocsin_json *json, const tocsin_align_result *result);
 
+/* What each run computed again (report_align_recompute.c). */
+void tocsin_report_text_recompute(tocsin_string *out, const tocsin_alignment_view *view);
+void tocsin_report_json_recompute(tocsin_json *json, const tocsin_align_result *result,
+                                  tocsin_report_write_pivot *write_pivot);
+
 /* "rank": -1, not distributed, is null. */
 void tocsin_report_json_rank(tocsin_json *json, int64_t rank);
 

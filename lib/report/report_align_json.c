@@ -223,6 +223,7 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
     tocsin_report_json_cone(&json, result);
     write_gaps(&json, result);
     tocsin_report_json_accepted(&json, result);
+    tocsin_report_json_recompute(&json, result, write_pivot);
     tocsin_report_json_unstable(&json, result);
     tocsin_report_json_whole(&json, result, write_pivot);
     tocsin_json_key(&json, "not_covered");

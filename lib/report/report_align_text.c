@@ -231,10 +231,15 @@ void tocsin_report_text_alignment(tocsin_string *out, const tocsin_alignment_vie
     const tocsin_align_result *result = view->result;
     tocsin_string_printf(out, "%s: ", tocsin_align_verdict_name(result->verdict));
     tocsin_report_append_visible(out, view->a);
-    tocsin_string_append_text(out, " (A) and ");
-    tocsin_report_append_visible(out, view->b);
-    tocsin_string_append_text(out, " (B)\n");
-    append_ranks(out, result);
+    if (result->itself) {
+        tocsin_string_append_text(out, " with itself\n");
+    } else {
+        tocsin_string_append_text(out, " (A) and ");
+        tocsin_report_append_visible(out, view->b);
+        tocsin_string_append_text(out, " (B)\n");
+        append_ranks(out, result);
+    }
+    tocsin_report_text_recompute(out, view);
     tocsin_report_text_whole(out, view);
     tocsin_report_text_conditions(out, result);
     append_pivots(out, view);

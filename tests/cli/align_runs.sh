@@ -56,7 +56,7 @@ not covered:
 END
 check "nothing was run" test ! -e no
 expect 2 tocsin align two/a two/b -- true <<'END'
-! tocsin: error: tocsin align needs two recorded runs, not 3
+! tocsin: error: tocsin align needs one or two recorded runs, not 3
 ! hint: tocsin align RUN_A RUN_B
 END
 finish

@@ -247,7 +247,7 @@ def test_baseline_with_tolerance(runs):
 
 def test_bad_input(runs, tmp_path):
     bad = [["--tolerance", value, runs / "none-0", runs / "none-0"] for value in ("0", "x", "nan")]
-    for arguments in ([runs / "none-0"], [runs / "none-0", tmp_path / "missing"], *bad):
+    for arguments in ([], [runs / "none-0", tmp_path / "missing"], *bad):
         command = [TOCSIN, "align", *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr.startswith("tocsin: error: ")
