@@ -277,12 +277,9 @@ int cmd_align(int argc, char **argv)
         .command = "align",
         .synopsis = "RUN_A [RUN_B]",
         .about =
-            "Compare two recorded runs that should be the same, bit by bit, and name the first\n"
-            "boundaries at which they part. One run alone: what activation checkpointing computed\n"
-            "again in it, against the first time. Exit status: 0 identical, 1 they part, 3 "
-            "nothing\n"
-            "could be compared, or only what does not repeat differs. Baselines are how other\n"
-            "tools compare; they see less, and are here to be measured against.",
+            "Compare two recorded runs bit by bit, and name the first boundaries at which they\n"
+            "part; in one run, what was recomputed with the first time. Exit status: 0 identical,\n"
+            "1 they part, 3 nothing could be compared. Baselines see less; they are for measuring.",
         .example = "tocsin align before after",
         .options = options,
         .option_count = sizeof options / sizeof options[0],
