@@ -161,7 +161,8 @@ def judge(case, truth, report):
     step, name, role = case.boundary
     first, ranks = named(report)[0], {pivot["rank"] for pivot in report["pivots"]}
     placed = case.everywhere or ranks <= {truth["rank"], None}
-    if placed and first[:3] == (step, name, role):
+    late = report["pivots"][0]["id"].endswith("/end")  # after the step, not before it
+    if placed and first[:3] == (step, name, role) and not late:
         return "exact"
     return "near" if placed and first[0] == step and first[1:3] in case.near else "other"
 
