@@ -24,6 +24,7 @@ typedef struct align_options {
     bool whole;
     uint64_t skip;
     cli_accepting accepting;
+    const char *certificate; /* file, or NULL */
 } align_options;
 
 /* The library's options by what was typed. */
@@ -78,6 +79,7 @@ static int align(const char *path_a, const char *path_b, const align_options *op
     if (status == TOCSIN_OK)
         status = cli_accepting_load(&options->accepting, &rules, &error);
     by.rules = rules;
+    by.certify = options->certificate != NULL;
     if (status == TOCSIN_OK && options->perfetto) {
         status = tocsin_perfetto_open(options->perfetto, path_a, path_b, &perfetto, &error);
         by.visit = tocsin_perfetto_visit;
@@ -89,6 +91,9 @@ static int align(const char *path_a, const char *path_b, const align_options *op
         status = tocsin_perfetto_finish(perfetto, result, &error);
     if (status == TOCSIN_OK && options->target)
         cli_drill_aim(options->target, result);
+    if (status == TOCSIN_OK && options->certificate)
+        status = tocsin_report_save_certificate(result, tocsin_run_json(a), tocsin_run_json(b),
+                                                options->certificate, &error);
     if (status == TOCSIN_OK && options->accepting.id)
         status = cli_accepting_add(&options->accepting, result, rules, &error);
     else if (status == TOCSIN_OK && !(options->target && options->target->found))
@@ -272,14 +277,15 @@ int cmd_align(int argc, char **argv)
         {"because", 0, CLI_TEXT, "TEXT", "why they may", &align_by.accepting.because},
         {"until", 0, CLI_TEXT, "DATE", "its last day, like 2027-01-31 (default: in 90 days)",
          &align_by.accepting.until},
+        {"certificate", 0, CLI_TEXT, "FILE", "also what was identical, for others to compare",
+         &align_by.certificate},
     };
     const cli_usage usage = {
         .command = "align",
         .synopsis = "RUN_A [RUN_B]",
         .about =
-            "Compare two recorded runs bit by bit, and name the first boundaries at which they\n"
-            "part; in one run, what was recomputed with the first time. Exit status: 0 identical,\n"
-            "1 they part, 3 nothing could be compared. Baselines see less; they are for measuring.",
+            "Compare two recorded runs bit by bit, and name where they part; in one run, what was\n"
+            "recomputed with the first time. Exit status: 0 identical, 1 they part, 3 undecided.",
         .example = "tocsin align before after",
         .options = options,
         .option_count = sizeof options / sizeof options[0],

@@ -129,6 +129,7 @@ typedef struct tocsin_align_rank {
     int64_t diverged_step;     /* 0: identical */
     bool optimal;              /* every pairing is proved to be the cheapest */
     uint64_t renamed;          /* equal pairs under two names */
+    uint64_t prefix_digest[2]; /* with `certify`: a hash of the prefix, low and high; else 0 */
 } tocsin_align_rank;
 
 /* How far the difference of a process spread: from the step in which it parted. */
@@ -359,7 +360,8 @@ typedef struct tocsin_align_options {
     bool settings_only; /* read no further than the step in which they stand */
     uint64_t skip;      /* steps of `a` that are passed over: `b` was resumed after them */
     const tocsin_align_rules *rules; /* differences that they accept are no pivots; or NULL */
-    bool itself; /* both are one run: the verdict is of what it computed again */
+    bool itself;  /* both are one run: the verdict is of what it computed again */
+    bool certify; /* hash the identical prefix of each rank */
 } tocsin_align_options;
 
 /* Compare two runs that have just been opened: their events are read. `options` may be NULL. The

@@ -91,6 +91,13 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_perfetto_finish(tocsin_perfett
                                                                   tocsin_error *error);
 TOCSIN_API void tocsin_perfetto_free(tocsin_perfetto *perfetto);
 
+/* Write what was identical to a file, which is replaced: docs/formats/align-certificate.md. The
+ * alignment was made with `certify`; `run_a`, `run_b`: the text of each run.json.
+ * Errors: E_FORMAT (run.json), E_MEMORY, E_IO. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_report_save_certificate(const tocsin_align_result *result, const char *run_a,
+                               const char *run_b, const char *path, tocsin_error *error);
+
 /* What was run, from run.json's text: command, folder, host, times, exit status, versions.
  * Errors: E_FORMAT, E_MEMORY, E_IO. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_report_print_run(const char *run_json,

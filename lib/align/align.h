@@ -420,6 +420,12 @@ TOCSIN_MUST_CHECK bool tocsin_difference_make(const tocsin_comparison *compariso
                                               const tocsin_boundary *a, const tocsin_boundary *b,
                                               tocsin_difference_found *found);
 
+/* ---- prefix.c ---------------------------------------------------------------------------------
+ */
+
+/* The next boundary of the identical prefix; nothing happens unless a certificate is asked for. */
+void tocsin_prefix_add(const tocsin_comparison *comparison, const tocsin_boundary *boundary);
+
 /* ---- recompute.c ----------------------------------------------------------------------------- */
 
 /* Compare what a process computed again in this step with the first time. false: out of memory. */

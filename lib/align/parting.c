@@ -255,7 +255,10 @@ static tocsin_status tally(const tocsin_comparison *comparison, const tocsin_pai
             *first = *first == TOCSIN_ALIGN_NONE ? i : *first;
         }
         differed = differed || differs;
-        rank->prefix += same && !differed;
+        if (same && !differed) {
+            ++rank->prefix;
+            tocsin_prefix_add(comparison, &a->boundaries.items[i]);
+        }
     }
     return ok ? TOCSIN_OK : tocsin_error_memory(comparison->error);
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -72,3 +73,26 @@ def test_with_and_without(runs):
     assert {gap["run"] for gap in recomputed} == {"b"}
     assert "blocks.0.first" in {gap["fqn"] for gap in recomputed}
     assert [account["compared"] > 0 for account in report["recompute"]] == [False, True]
+
+
+def test_certificate(runs, tmp_path):
+    """The same bytes for the same runs wherever they lie; others for others."""
+
+    def certify(a, b):
+        path = tmp_path / "certificate"
+        command = [TOCSIN, "align", "--certificate", path, a, b]
+        status = subprocess.run(list(map(str, command)), capture_output=True).returncode
+        return status, path.read_bytes()
+
+    status, certificate = certify(runs / "plain", runs / "kept")
+    shutil.copytree(runs / "plain", tmp_path / "copy")
+    assert (status, certificate) == certify(tmp_path / "copy", runs / "kept")
+    facts = json.loads(certificate)
+    (rank,) = facts["identical"]
+    assert facts["verdict"] == "IDENTICAL" and rank["boundaries"] == rank["compared"] > 100
+    assert str(runs).encode() not in certificate and facts["not_covered"]
+    _, other = certify(runs / "fresh", runs / "kept")
+    assert json.loads(other)["verdict"] == "DIVERGED"
+    assert 0 < json.loads(other)["identical"][0]["boundaries"] < rank["boundaries"]
+    digests = {json.loads(text)["identical"][0]["digest"] for text in (certificate, other)}
+    assert len(digests) == 2
