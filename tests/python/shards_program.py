@@ -31,7 +31,9 @@ class Net(nn.Module):
             parameter.data = torch.randint(-4, 5, parameter.shape) / 4
 
     def forward(self, x):
-        return self.second(torch.relu(self.first(x) + local(self.shift)))
+        x = self.first(x)
+        shift = self.shift if hasattr(x, "to_local") else local(self.shift)
+        return self.second(torch.relu(x + shift))
 
 
 class AddUp(torch.autograd.Function):
@@ -71,8 +73,8 @@ def shard(model, layout, ranks):
     mesh = init_device_mesh("cpu", tuple(sizes.values()), mesh_dim_names=tuple(sizes))
     if "tp" in sizes:
         plan = {
-            "first": ColwiseParallel(output_layouts=Replicate()),
-            "second": RowwiseParallel(input_layouts=Replicate()),
+            "first": ColwiseParallel(use_local_output=False),  # a DTensor goes between them
+            "second": RowwiseParallel(),
         }
         parallelize_module(model, mesh["tp"], plan)
         shift = distribute_tensor(model.shift, mesh["tp"], [Replicate()])

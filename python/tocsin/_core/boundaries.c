@@ -11,6 +11,8 @@
  */
 #include "boundaries.h"
 
+#include "pieces.h"
+
 #include <assert.h>
 
 enum { TENSORS_MAX = 64, NESTING_MAX = 4, ITEMS_MAX = 256 };
@@ -149,6 +151,9 @@ static void record_value(tensor_passage *passage, PyObject *value, int nesting)
         record_tensor(passage, value);
         if (passage->hook)
             ask_for_gradient(passage->variable, value);
+    } else if (piece_is(value)) {
+        passage->left--;
+        piece_record(value, passage->variable, passage->attribute, passage->moment);
     } else if (PyTuple_Check(value) || PyList_Check(value)) {
         record_sequence(passage, value, nesting - 1);
     } else if (PyDict_Check(value)) {

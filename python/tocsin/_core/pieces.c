@@ -155,3 +155,19 @@ void piece_fill(tensor_piece *piece, tocsin_trace_writer *writer, bool digest,
     if (digest && meta->readable)
         sample->view = &piece->view;
 }
+
+void piece_record(PyObject *tensor, tocsin_id variable, tocsin_attribute attribute,
+                  tocsin_moment moment)
+{
+    tensor_piece piece;
+    value_list list;
+    tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
+    if (writer == NULL || !piece_read(tensor, false, &piece))
+        return;
+    value_list_begin(&list, TOCSIN_ROLE_NONE);
+    tocsin_sample sample = {
+        .variable = variable, .attribute = attribute, .moment = moment, .lr = Py_NAN};
+    piece_fill(&piece, writer, true, &sample, &list);
+    (void)tocsin_recorder_sample(observe_recorder, &sample, NULL);
+    piece_release(&piece);
+}

@@ -26,6 +26,9 @@ bool piece_read(PyObject *tensor, bool with_gradient, tensor_piece *piece);
  * and needs no release. False: the place does not fit. */
 bool piece_place(const tensor_meta *meta, PyObject *place, tensor_piece *piece);
 void piece_release(tensor_piece *piece);
+/* Record this rank's part of a DTensor that passes a boundary, if it can be read. */
+void piece_record(PyObject *tensor, tocsin_id variable, tocsin_attribute attribute,
+                  tocsin_moment moment);
 /* Let a sample that is about something else say dtype and shape of the whole. */
 void piece_describe(const tensor_piece *piece, tocsin_sample *sample);
 /* Let a sample speak of the piece: shape, flags, and its place as values, which are appended to
