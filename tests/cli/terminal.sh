@@ -22,7 +22,7 @@ while not interrupts and time.monotonic() < until:
     time.sleep(0.01)
 time.sleep(0.5)
 print(f"interrupts {interrupts}", flush=True)
-sys.exit(7)
+sys.exit(int(sys.argv[1]))
 END
 cat >on_terminal.py <<'END'
 """Run a command on a terminal of its own; type Ctrl-C once it prints "ready"."""
@@ -52,11 +52,17 @@ sys.stdout.write(output.decode().replace("\r\n", "\n"))
 sys.exit(os.waitstatus_to_exitcode(status))
 END
 
-"$PYTHON" on_terminal.py "$TOCSIN" record -o interrupted -- "$PYTHON" patient.py >out
+"$PYTHON" on_terminal.py "$TOCSIN" record -o interrupted -- "$PYTHON" patient.py 7 >out
 check "the command's own status" test "$?" = 7
 check "one interrupt, not two" grep -q 'interrupts 1$' out
 check "tocsin says how it ended" grep -q '^tocsin: the command ended with exit status 7$' out
 check "and writes it down" grep -q '"exit":7' interrupted/run.json
+
+# Of repeats it ends all, also where the command does not mind.
+"$PYTHON" on_terminal.py "$TOCSIN" record --repeat 3 -o repeats -- "$PYTHON" patient.py 0 >out
+check "the command's own status" test "$?" = 0
+check "no further repeat" grep -q '^tocsin: stopped: 0 of 3 repeats are whole, in repeats$' out
+check "what is there stays" test "$(ls repeats)" = repeat-1
 
 cat >inv.jsonl <<'END'
 {"format":"tocsin-invariants","version":1}
