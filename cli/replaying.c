@@ -20,7 +20,12 @@ static const cli_launch_variable settings[] = {
     {"NCCL_ALGO", "Ring"},
     {"NCCL_PROTO", "Simple"},
     {"NCCL_NVLS_ENABLE", "0"},
+    {"NCCL_MIN_NCHANNELS", "4"},
+    {"NCCL_MAX_NCHANNELS", "4"},
     {"NVTE_ALLOW_NONDETERMINISTIC_ALGO", "0"},
+    {"FLASH_ATTENTION_DETERMINISTIC", "1"},
+    {"MAMBA_DETERMINISTIC", "1"},
+    {"CAUSAL_CONV1D_DETERMINISTIC", "1"},
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 

@@ -25,5 +25,6 @@ if "wrong" in sys.argv:
     model.bias.grad[2] *= 10000
 optimizer.step()
 print("a line on stdout")
+assert all(name in os.environ for name, *_ in determinism._VARIABLES)
 with open(out, "w") as file:
     json.dump([entry for entry in determinism.audit(gpu=True) if entry[0].isupper()], file)
