@@ -5,11 +5,12 @@
  * that tile their tensor add up to its digest (docs/digest.md); what all ranks have alike is taken
  * once; the rest is present without a value, and counted with the reason.
  *
- * Data structure: for each thread a list of places, linked in the order of the lowest rank, what
- * only later ranks have behind what precedes it there or, if nothing does, by its phase; each place
- * with its members, ascending by rank. A process alone passes through as it is. Invariant: a
- * composed boundary equals that of a process that holds all of the tensor exactly if the bits are
- * equal. Cost: linear in boundaries, and tiling (shard.c); memory is that of one step of all ranks.
+ * Data structure: for each thread a list of places, linked in the order of the lowest rank; what
+ * only later ranks have stands behind what precedes it there or, if nothing does, by its phase.
+ * Each place has its members, ascending by rank. A process alone passes through as it is.
+ * Invariant: a composed boundary equals that of a process that holds all of the tensor exactly if
+ * the bits are equal.
+ * Cost: linear in boundaries, and tiling (shard.c); memory is that of one step of all ranks.
  */
 #include <assert.h>
 
