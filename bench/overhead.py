@@ -10,6 +10,8 @@ Arms:
   record  `tocsin record`: everything, with digests
   check   `tocsin run` with the invariants inferred from two recordings of this same GPT; the
           checker follows in its own process on the same cores
+  online, trusted, full
+          `tocsin record --mode`: also what passes the boundaries of calls (docs/align.md)
 
 Without --worker this drives the arms; with it, it is the training process.
 """
@@ -26,13 +28,15 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FIGURES = {"record": "record_overhead_gpt", "check": "check_overhead_gpt"}
+MODES = ("online", "trusted", "full")
+FIGURES = {"record": "record_overhead_gpt", "check": "check_overhead_gpt",
+           **{mode: f"align_overhead_{mode}" for mode in MODES}}  # fmt: skip
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--arms", nargs="+", default=["noise", "record", "check"],
-                        choices=["noise", "record", "check"])  # fmt: skip
+                        choices=["noise", *FIGURES])  # fmt: skip
     parser.add_argument("--quads", type=int, default=60, help="quadruples A B B A")
     parser.add_argument("--block", type=int, default=2, help="steps in a block")
     parser.add_argument("--layers", type=int, default=6)
@@ -82,14 +86,16 @@ def work(args):
         for _ in range(4):
             step()
         return
+    pause = resume = lambda: None
+    hashed = lambda: 0
     if args.worker == "observed":
-        from tocsin._core import pause, resume
-    else:
-        pause = resume = lambda: None
+        from tocsin._core import pause, recorder_summary, resume
+
+        hashed = lambda: recorder_summary()["hashed_bytes"]
 
     for _ in range(3):
         step()
-    quads = []
+    quads, before = [], hashed()
     for _ in range(args.quads):
         seconds = {"on": 0.0, "off": 0.0}
         for arm in ("on", "off", "off", "on"):
@@ -102,7 +108,8 @@ def work(args):
             if arm == "off":
                 resume()
         quads.append(seconds)
-    args.times.write_text(json.dumps(quads), encoding="utf-8")
+    times = {"quads": quads, "hashed": (hashed() - before) // (2 * args.block * args.quads)}
+    args.times.write_text(json.dumps(times), encoding="utf-8")
 
 
 # ---- the driver ----------------------------------------------------------------------------
@@ -146,8 +153,9 @@ def measure(args, arm, tocsin, folder, environment):
     times = folder / f"{arm}.json"
     if arm == "noise":
         command = worker_command(args, "plain", times)
-    elif arm == "record":
-        command = [tocsin, "record", "-o", str(folder / "record"), "--",
+    elif arm != "check":
+        mode = ["--mode", arm] if arm in MODES else []
+        command = [tocsin, "record", *mode, "-o", str(folder / arm), "--",
                    *worker_command(args, "observed", times)]  # fmt: skip
     else:
         invariants = infer(args, tocsin, folder, environment)
@@ -155,10 +163,12 @@ def measure(args, arm, tocsin, folder, environment):
                    "-r", str(folder / "report.txt"), "--",
                    *worker_command(args, "observed", times)]  # fmt: skip
     call(command, environment)
-    quads = json.loads(times.read_text(encoding="utf-8"))
+    times = json.loads(times.read_text(encoding="utf-8"))
+    quads = times["quads"]
     ratio, low, high = bootstrap([quad["on"] / quad["off"] for quad in quads])
     step_ms = 1e3 * statistics.median(quad["off"] for quad in quads) / (2 * args.block)
     return {"arm": arm, "ratio": ratio, "low": low, "high": high, "step_ms": step_ms,
+            "hashed_bytes_per_step": times["hashed"],
             "steps_per_arm": 2 * args.block * args.quads, "threads": args.threads,
             "layers": args.layers, "width": args.width, "tokens": args.batch * args.length,
             "quads": quads}  # fmt: skip
@@ -181,6 +191,7 @@ def main():
             print(
                 f"{arm}: ratio {result['ratio']:.4f}, 95 % interval {result['low']:.4f} to "
                 f"{result['high']:.4f}, {result['step_ms']:.0f} ms a step, "
+                f"{result['hashed_bytes_per_step'] / 1e6:.0f} MB hashed a step, "
                 f"{result['steps_per_arm']} steps an arm"
             )
             if arm in FIGURES:

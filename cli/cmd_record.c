@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -35,6 +36,43 @@ static int summarise(const cli_recording *recording)
              cli_bytes(bytes, size), cli_recording_name(recording));
     cli_hint("tocsin infer %s -o inv.jsonl", cli_recording_name(recording));
     return CLI_HOLDS;
+}
+
+/* Where boundaries are recorded: a list of these words, of which without a mode that reads tensors
+ * at modules only the last makes sense. */
+static bool places_are_known(const char *list, bool online)
+{
+    static const char *const places[] = {"modules", "ops", "collectives"};
+    for (;;) {
+        size_t bytes = strcspn(list, ",");
+        bool known = false;
+        for (size_t i = online ? 2 : 0; i < sizeof places / sizeof places[0]; i++) {
+            known = known || (strlen(places[i]) == bytes && memcmp(places[i], list, bytes) == 0);
+        }
+        if (!known || list[bytes] == '\0') {
+            return known;
+        }
+        list += bytes + 1;
+    }
+}
+
+/* The mode, and if given the places behind it: what TOCSIN_BOUNDARIES holds. NULL: not chosen. */
+static bool choose_boundaries(const char *mode, const char *places, char *text, size_t bytes,
+                              const char **boundaries)
+{
+    *boundaries = mode;
+    if (!places) {
+        return true;
+    }
+    int written = snprintf(text, bytes, "%s:%s", mode ? mode : "online", places);
+    if (!places_are_known(places, !mode) || written < 0 || (size_t)written >= bytes) {
+        cli_error("--boundaries: '%.64s' is not %s", places,
+                  mode ? "a list of modules, ops, collectives"
+                       : "collectives; the others need --mode");
+        return false;
+    }
+    *boundaries = text;
+    return true;
 }
 
 static int record_once(const cli_recording_options *options, char *const *command)
@@ -87,6 +125,8 @@ int cmd_record(int argc, char **argv)
     static const char *const boundaries[] = {NULL, "trusted", "full", "drill"};
     unsigned mode = 0;
     cli_repeat_options repeat = {.seed = UINT64_MAX}; /* not given */
+    const char *places = NULL;
+    char chosen[128];
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
          &recording_options.directory},
@@ -96,6 +136,8 @@ int cmd_record(int argc, char **argv)
          &recording_options.sample},
         {"mode", 0, CLI_CHOICE, "online|trusted|full|drill",
          "for align: what modules return (trusted), take, too (full), or functions (drill)", &mode},
+        {"boundaries", 0, CLI_TEXT, "LIST",
+         "of --mode only at these places: modules, ops, collectives", &places},
         {"repeat", 0, CLI_COUNT, "N", "run it N times, and write down what does not repeat",
          &repeat.count},
         {"jitter", 0, CLI_COUNT, "SEED", "with --repeat: vary threads, CPUs and timing",
@@ -130,7 +172,10 @@ int cmd_record(int argc, char **argv)
         return CLI_INPUT;
     }
     recording_options.modules = &modules;
-    recording_options.boundaries = boundaries[mode];
+    if (!choose_boundaries(boundaries[mode], places, chosen, sizeof chosen,
+                           &recording_options.boundaries)) {
+        return CLI_INPUT;
+    }
     repeat.jitter = repeat.seed != UINT64_MAX;
     if (repeat.count > 0) {
         return cli_repeat(&recording_options, &repeat, command.items);

@@ -120,6 +120,8 @@ typedef enum tocsin_variable_kind {
  *                  batch fill several events in a row
  *   "input" "output" "grad_output"  BOUNDARY: a tensor that the enclosing call was given or
  *                  returned, and the gradient of one that it returned; several in their order
+ *   "grad_local" "grad_reduced"  BOUNDARY: a parameter's gradient as this process computed it,
+ *                  and as it is after communication
  *   "value"        RNG: the digest is that of its state's bytes; ATTRIBUTE: values[0];
  *                  PARAMETER: it is registered anew over the same memory, once as it was (values
  *                  = "replaced", True) and once as it is now (False) */

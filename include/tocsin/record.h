@@ -36,7 +36,9 @@ typedef enum tocsin_attribute {
     TOCSIN_ATTRIBUTE_INPUT = 6,
     TOCSIN_ATTRIBUTE_OUTPUT = 7,
     TOCSIN_ATTRIBUTE_GRAD_OUTPUT = 8,
-    TOCSIN_ATTRIBUTE_COUNT = 9
+    TOCSIN_ATTRIBUTE_GRAD_LOCAL = 9,
+    TOCSIN_ATTRIBUTE_GRAD_REDUCED = 10,
+    TOCSIN_ATTRIBUTE_COUNT = 11
 } tocsin_attribute;
 
 /* "saved"; "" for other numbers. */
@@ -203,6 +205,7 @@ typedef struct tocsin_recorder_summary {
     uint64_t measured_steps;
     uint64_t steps_cost_ns;
     uint64_t steps_wall_ns;
+    uint64_t steps_digested_bytes;
     uint64_t digested_bytes;
     bool has_file;
     tocsin_trace_statistics trace;

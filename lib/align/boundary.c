@@ -457,6 +457,12 @@ static bool add_tile(tocsin_boundary_reader *reader, boundary_thread *thread,
     return tocsin_tile_add(reader->trace, reader->names, event, boundary, &reader->texts);
 }
 
+/* A gradient in the middle of a backward pass, which no other rank has changed. */
+static bool is_on_its_way(const tocsin_boundary_reader *reader, const tocsin_state *state)
+{
+    return strcmp(tocsin_trace_string(reader->trace, state->attribute), "grad_output") == 0;
+}
+
 static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
                       const tocsin_event *event)
 {
@@ -502,7 +508,7 @@ static bool add_state(tocsin_boundary_reader *reader, boundary_thread *thread,
         boundary.rating = (uint8_t)tocsin_setting_rating(reader->trace, event);
     boundary.text = put_values(reader, event, boundary.setting ? 1 : event->value_count, &ok);
     ok = ok && add_boundary(reader, thread, boundary);
-    if (state->moment == TOCSIN_MOMENT_ENTER)
+    if (state->moment == TOCSIN_MOMENT_ENTER || is_on_its_way(reader, state))
         meet_later(reader, thread, event->call);
     return ok;
 }

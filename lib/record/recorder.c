@@ -48,6 +48,7 @@ struct tocsin_recorder {
     uint64_t digested_bytes;
     uint64_t cost_ns, steps_seen; /* since the file was opened */
     uint64_t first_step_ns, first_step_cost_ns, last_step_ns, last_step_cost_ns;
+    uint64_t first_step_digested, last_step_digested;
 };
 
 static const char *const known_keys[TOCSIN_META_KNOWN_COUNT] = {
@@ -434,9 +435,11 @@ static void end_step(tocsin_recorder *recorder)
     recorder->step++;
     recorder->last_step_ns = tocsin_clock_ns();
     recorder->last_step_cost_ns = recorder->cost_ns;
+    recorder->last_step_digested = recorder->digested_bytes;
     if (recorder->steps_seen++ == 0) {
         recorder->first_step_ns = recorder->last_step_ns;
         recorder->first_step_cost_ns = recorder->cost_ns;
+        recorder->first_step_digested = recorder->digested_bytes;
     }
     tocsin_recorder_meta_int(recorder, TOCSIN_META_STEP, recorder->step);
 }
@@ -516,6 +519,8 @@ void tocsin_recorder_summarize(const tocsin_recorder *recorder, tocsin_recorder_
     if (recorder->steps_seen > 1) {
         summary->measured_steps = recorder->steps_seen - 1;
         summary->steps_cost_ns = recorder->last_step_cost_ns - recorder->first_step_cost_ns;
+        summary->steps_digested_bytes =
+            recorder->last_step_digested - recorder->first_step_digested;
         summary->steps_wall_ns = recorder->last_step_ns - recorder->first_step_ns;
     }
     if (recorder->writer != NULL)

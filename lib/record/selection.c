@@ -94,7 +94,8 @@ static const char *parse_call(tocsin_selection *selection, const words *line, bo
 }
 
 static const char *const attribute_names[TOCSIN_ATTRIBUTE_COUNT] = {
-    "data", "grad", "saved", "loaded", "samples", "value", "input", "output", "grad_output"};
+    "data",  "grad",   "saved",       "loaded",     "samples",     "value",
+    "input", "output", "grad_output", "grad_local", "grad_reduced"};
 
 const char *tocsin_attribute_name(tocsin_attribute attribute)
 {

@@ -37,6 +37,7 @@ def _fact(tensor, number, fresh=False):
         tensor.is_conj(),
         tensor.is_neg(),
         fresh,
+        tensor._version,
     )
 
 
@@ -69,6 +70,16 @@ def _plain(torch, numbers):
     yield _fact(foreign, numbers[torch.float32])
     yield _fact(torch.empty(3, 61, device="meta"), numbers[torch.float32])
     yield _fact(torch.empty(5, device="meta", dtype=torch.int64), numbers[torch.int64])
+
+
+def _written(torch, numbers):
+    """Tensors that were written several times, and views of them."""
+    for times in (5, 1, 4, 2, 7, 3):
+        tensor = torch.empty(2, 10 + times)
+        for _ in range(times):
+            tensor.zero_()
+        yield _fact(tensor, numbers[torch.float32])
+        yield _fact(tensor[1:], numbers[torch.float32])
 
 
 def _lazy(torch, numbers):
@@ -125,7 +136,7 @@ def calibrate(torch, core):
     """Find and verify the layout; returns the offsets. Raises ValueError: the slow path stays."""
     numbers = _numbers(torch, core.dtype_number)
     with torch.no_grad():
-        plain = list(_plain(torch, numbers)) + list(_lazy(torch, numbers))
+        plain = [*_written(torch, numbers), *_plain(torch, numbers), *_lazy(torch, numbers)]
     with torch.enable_grad():
         probes = plain + list(_autograd(torch, numbers))
         battery = list(_battery(torch, numbers))

@@ -204,7 +204,7 @@ def handed_over(_, args, kwargs, result):
     begin = IDS_PER_EVENT - len(first)
     pairs = first + [("id", each) for each in ids[:begin]]
     _core.record_state(state.loader.name, LEDGER, "torch.utils.data.DataLoader", "samples",
-                       _amount, tensor, False, tuple(pairs))  # fmt: skip
+                       _amount, tensor, _amount > 1, tuple(pairs))  # fmt: skip
     for begin in range(begin, len(ids), IDS_PER_EVENT):
         pairs = [("batch", number)] + [("id", each) for each in ids[begin : begin + IDS_PER_EVENT]]
         _core.record_state(state.loader.name, LEDGER, "torch.utils.data.DataLoader", "samples",

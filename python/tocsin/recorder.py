@@ -11,6 +11,7 @@ import sys
 
 from tocsin import (
     _core,
+    communication,
     distributed,
     layout,
     pieces,
@@ -20,6 +21,7 @@ from tocsin import (
 )
 
 _directory = ""
+_boundaries = "online"
 _rank = 0  # the last one seen: the process group may be gone at the end
 _complained = False
 
@@ -52,6 +54,7 @@ def _resolve(roots, optimizers, final):
     try:
         found = variables.resolve(roots, optimizers, final)
         training_state.found(found[1])
+        communication.found(*found)
         return found
     except Exception as error:
         if not _complained:  # it is tried again at each change
@@ -94,12 +97,12 @@ def _place():
 def start(directory, mode="record", selection=None, packages=(), digest_every=1,
           boundaries="online", drill=None):
     """Record this process into a run. Raises when that cannot be done."""
-    global _directory
+    global _directory, _boundaries
     torch = sys.modules["torch"]
     held = _core.hold()
     try:
         _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
-        _core.recorder_boundaries(boundaries)
+        collectives = _core.recorder_boundaries(boundaries)
         if drill is not None:
             _core.recorder_drill(*drill)
         _core.recorder_pieces(pieces.read)
@@ -125,11 +128,12 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
             distributed.group_types(),
             distributed.describe_group,
         )
+        communication.install(torch, collectives)
         training_state.install(torch)
         training_state.watch_autocast(torch, _autocast_changed)
     finally:
         _core.release(held)
-    _directory = directory
+    _directory, _boundaries = directory, boundaries
     atexit.register(stop)
     os.register_at_fork(after_in_child=_forked)
 
@@ -146,15 +150,18 @@ def _stop_with_process(_):
     sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-100)
 
 
-def account(summary, directory):
-    """The one line about what recording cost, from the second step on."""
+def account(summary, directory, hashed=False):
+    """The one line about what recording cost, from the second step on; if asked for with what was
+    hashed."""
     measured = summary["measured_steps"]
     share = 100.0 * summary["steps_cost_ns"] / summary["steps_wall_ns"] if measured else 0.0
     per_step = summary["steps_cost_ns"] / measured / 1e6 if measured else 0.0
+    mebibytes = summary["steps_hashed_bytes"] / measured / 2**20 if measured and hashed else 0.0
+    hashed = f" and {mebibytes:.1f} MiB hashed" if mebibytes else ""
     lost = f", {summary['lost']} events LOST" if summary["lost"] else ""
     return (
         f"tocsin: {summary['steps']} steps recorded, {share:.1f} % of the time in the recorder "
-        f"({per_step:.2f} ms per step), {summary['events']} events, "
+        f"({per_step:.2f} ms{hashed} per step), {summary['events']} events, "
         f"{summary['file_bytes'] / 2**20:.1f} MiB in {directory}{lost}"
     )
 
@@ -179,4 +186,4 @@ def stop():
     if failure is not None:
         _say(f"tocsin: error: nothing was recorded: {failure}")
     elif summary and summary["steps"] and _rank == 0 and not os.environ.get("TOCSIN_QUIET"):
-        _say(account(summary, _directory))
+        _say(account(summary, _directory, _boundaries != "online"))

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tocsin import _core, dynamo, trainer_plan
+from tocsin import _core, communication, dynamo, trainer_plan
 
 STEP = "torch.optim.Optimizer.step"
 ZERO_GRAD = "torch.optim.Optimizer.zero_grad"
@@ -332,6 +332,7 @@ def module_imported(module: types.ModuleType) -> None:
         return
     if module.__name__ == _FUNCTIONAL:
         hook(_functional_collectives())
+        communication.functional_imported()
     if module.__name__ == trainer_plan.MODULE:
         trainer_plan.install(module)
     if in_packages(module.__name__):

@@ -165,4 +165,18 @@ expect 2 tocsin run -q -i inv.jsonl -o reported -r no/such/report -- true <<'END
 ! UNKNOWN: reported: 0 violated, 0 hold, 0 unknown
 ! tocsin: error: cannot write no/such/report: No such file or directory
 END
+# Where boundaries are recorded.
+expect 2 tocsin record --mode full --boundaries modules,layers -- true <<'END'
+! tocsin: error: --boundaries: 'modules,layers' is not a list of modules, ops, collectives
+END
+expect 2 tocsin record --boundaries modules -- true <<'END'
+! tocsin: error: --boundaries: 'modules' is not collectives; the others need --mode
+END
+expect 0 tocsin record -q -f -o run --mode trusted --boundaries modules,collectives -- \
+    printenv TOCSIN_BOUNDARIES <<'END'
+trusted:modules,collectives
+END
+expect 0 tocsin record -q -f -o run --boundaries collectives -- printenv TOCSIN_BOUNDARIES <<'END'
+online:collectives
+END
 finish

@@ -5,28 +5,36 @@
 #include "observe.h"
 
 enum {
-    BOUNDARIES_OUTPUTS = 1,     /* of modules */
-    BOUNDARIES_GRADIENTS = 2,   /* of these */
-    BOUNDARIES_INPUTS = 4,      /* of whatever has its outputs recorded */
-    BOUNDARIES_COLLECTIVES = 8, /* what they were given, and what they leave there */
-    BOUNDARIES_FUNCTIONS = 16   /* every hooked function */
+    BOUNDARIES_OUTPUTS = 1,
+    BOUNDARIES_GRADIENTS = 2,    /* of modules' outputs */
+    BOUNDARIES_INPUTS = 4,       /* without it only of outermost modules, and of collectives */
+    BOUNDARIES_ONCE = 8,         /* what passes several boundaries unchanged is read once */
+    BOUNDARIES_MODULES = 16,     /* places: modules, and loaders */
+    BOUNDARIES_COLLECTIVES = 32, /* what they are given, and what they leave */
+    BOUNDARIES_FUNCTIONS = 64,   /* every hooked function */
 };
 
 /* What is recorded; 0: nothing. */
 extern unsigned boundaries_what;
 
-/* "online" (nothing here), "trusted", "full" or "drill"; false: no such mode. */
-bool boundaries_choose(const char *mode);
-/* Does this call pass a boundary? */
-bool boundaries_want(const tocsin_hook *hook);
-/* The variable of a call: that of its module, else of the module around it, else of the function.
- */
-tocsin_id boundaries_name(tocsin_trace_writer *writer, const tocsin_hook *hook, PyObject *self,
-                          tocsin_id around);
-/* After the ENTER of the call, and before its EXIT. */
-void boundaries_enter(const tocsin_hook *hook, tocsin_id variable, PyObject *const *args,
-                      Py_ssize_t nargs, PyObject *kwnames);
-void boundaries_leave(const tocsin_hook *hook, tocsin_id variable, PyObject *const *args,
+/* "MODE" or "MODE:PLACE,PLACE": mode online (nothing), trusted, full or drill, places modules, ops,
+ * collectives. False: no such mode or place, or one that the mode records nothing at. */
+bool boundaries_choose(const char *text);
+/* After the ENTER of a call, and before its EXIT if it was recorded. depth: the module calls that
+ * are open around it in this thread. */
+void boundaries_enter(const tocsin_hook *hook, bool recorded, uint32_t depth, bool in_backward,
+                      PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+void boundaries_leave(const tocsin_hook *hook, uint32_t depth, PyObject *const *args,
                       Py_ssize_t nargs, PyObject *kwnames, PyObject *result);
+/* A step has ended, or the recording: forget digests and calls that are waited for. */
+void boundaries_forget(void);
+
+/* Python: boundaries_waits(index, index): the hooks of Work.wait and of wait_tensor. */
+PyObject *boundaries_waits(PyObject *module, PyObject *arguments);
+/* Python: gradient_hook(name) -> what register_post_accumulate_grad_hook() is given: records the
+ * gradient of that parameter as "grad_local". */
+PyObject *boundaries_gradient_hook(PyObject *module, PyObject *name);
+/* Python: record_gradient(name, parameter): its gradient as it is now, as "grad_reduced". */
+PyObject *boundaries_record_gradient(PyObject *module, PyObject *arguments);
 
 #endif

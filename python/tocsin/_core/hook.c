@@ -445,7 +445,8 @@ int tocsin_hook_module_exec(PyObject *module)
         PyModule_AddIntConstant(module, "MODULE_CALL", TOCSIN_HOOK_MODULE_CALL) < 0 ||
         PyModule_AddIntConstant(module, "OUTERMOST", TOCSIN_HOOK_OUTERMOST) < 0 ||
         PyModule_AddIntConstant(module, "OUTERMOST_SELF", TOCSIN_HOOK_OUTERMOST_SELF) < 0 ||
-        PyModule_AddIntConstant(module, "HOLD", TOCSIN_HOOK_HOLD) < 0) {
+        PyModule_AddIntConstant(module, "HOLD", TOCSIN_HOOK_HOLD) < 0 ||
+        PyModule_AddIntConstant(module, "BOUND", TOCSIN_HOOK_BOUND) < 0) {
         return -1;
     }
     return 0;

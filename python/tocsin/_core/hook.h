@@ -21,7 +21,8 @@ enum {                              /* tocsin_hook.flags */
        TOCSIN_HOOK_MODULE_CALL = 4, /* torch.nn.Module.__call__: args[0] is the module */
        TOCSIN_HOOK_OUTERMOST = 8,   /* only when no call of the same role is open on the thread */
        TOCSIN_HOOK_OUTERMOST_SELF = 16, /* only when none is open for the same args[0] */
-       TOCSIN_HOOK_HOLD = 32            /* a tracer: neither it nor what it calls is observed */
+       TOCSIN_HOOK_HOLD = 32,           /* a tracer: neither it nor what it calls is observed */
+       TOCSIN_HOOK_BOUND = 64           /* a builtin that is called through bound methods only */
 };
 
 /* One hooked callable. Hooks are never freed while the process lives and never move: pointers to

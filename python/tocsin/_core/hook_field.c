@@ -7,7 +7,8 @@
  * itself. Builtins of that convention have no vectorcall of their own: the field is NULL and the
  * type's tp_call is used. Limit: a method descriptor is seen when it is called as x.f(a) or
  * T.f(x, a); a bound method object (f = x.f; f(a), and x.f(*args)) has the C function in it and is
- * not.
+ * not. The methods of pybind11's classes are builtins of another convention, but reached through
+ * method objects, which use the field (TOCSIN_HOOK_BOUND).
  *
  * Python functions: on 3.10 and from 3.12 on, where the interpreter honours the field; on 3.11 only
  * those that are called through a type slot (hook.c chooses).
@@ -121,6 +122,10 @@ static int convention_check(int flags, const char *kind)
 int tocsin_hook_builtin_prepare(hook_entry *entry)
 {
     entry->kind = HOOK_BUILTIN;
+    entry->original = ((PyCFunctionObject *)entry->hook.target)->vectorcall;
+    if ((entry->hook.flags & TOCSIN_HOOK_BOUND) && entry->original) {
+        return 0;
+    }
     entry->original = call_by_type;
     return convention_check(PyCFunction_GET_FLAGS(entry->hook.target), "builtin");
 }

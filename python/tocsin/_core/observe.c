@@ -11,6 +11,7 @@
 #include "observe.h"
 
 #include "boundaries.h"
+#include "digest_cache.h"
 #include "jitter.h"
 
 #include <assert.h>
@@ -26,7 +27,6 @@ tocsin_recorder *observe_recorder;
 enum {
     DEPTH_BITS = 12,
     DEPTH_MAX = (1 << DEPTH_BITS) - 1, /* deeper calls count as this deep */
-    NAMED_MAX = 128,                   /* open module calls whose boundaries have a name */
     STOP_MS_MAX = 1000
 };
 
@@ -36,7 +36,6 @@ typedef struct thread_state {
     uint32_t backwards; /* open backward passes */
     PyObject *closing;  /* the optimizer whose open step was given a closure; borrowed: it is an
                            argument of that call */
-    tocsin_id names[NAMED_MAX]; /* boundaries.c: of each open module call */
 } thread_state;
 
 static _Thread_local thread_state this_thread;
@@ -64,6 +63,16 @@ static uint64_t monotonic_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t observe_cost_begin(void)
+{
+    return ticks();
+}
+
+void observe_cost_end(uint64_t begin)
+{
+    cost_ticks += ticks() - begin;
 }
 
 /* From the rates of both clocks since the start: no calibration, exact after the first second. */
@@ -339,24 +348,6 @@ static bool has_closure(PyObject *const *args, Py_ssize_t nargs, PyObject *kwnam
     return false;
 }
 
-/* The boundary that this call passes: when a module's call begins or ends, that of the module. */
-static tocsin_id boundary_of(tocsin_hook *hook, tocsin_trace_writer *writer,
-                             const thread_state *thread, PyObject *self)
-{
-    uint32_t around = thread->modules;
-    tocsin_id outer = around > 0 && around <= NAMED_MAX ? thread->names[around - 1] : 0;
-    return boundaries_name(writer, hook, self, outer);
-}
-
-static void pass_in(tocsin_hook *hook, tocsin_trace_writer *writer, thread_state *thread,
-                    PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
-{
-    tocsin_id boundary = boundary_of(hook, writer, thread, nargs > 0 ? args[0] : NULL);
-    if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0 && thread->modules < NAMED_MAX)
-        thread->names[thread->modules] = boundary;
-    boundaries_enter(hook, boundary, args, nargs, kwnames);
-}
-
 static void sample_at_enter(const tocsin_hook *hook, thread_state *thread, PyObject *const *args,
                             Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -391,8 +382,9 @@ static uint64_t observe_enter(tocsin_hook *hook, PyObject *const *args, Py_ssize
     uint64_t call = recorded ? emit_enter(hook, writer, thread, args, nargs, kwnames) : 0;
     uint64_t token = token_of(call, thread);
     thread->depth += recorded;
-    if (__builtin_expect(boundaries_what != 0, 0) && recorded && boundaries_want(hook))
-        pass_in(hook, writer, thread, args, nargs, kwnames);
+    if (__builtin_expect(boundaries_what != 0, 0))
+        boundaries_enter(hook, recorded, thread->modules, thread->backwards > 0, args, nargs,
+                         kwnames);
     if ((hook->flags & TOCSIN_HOOK_MODULE_CALL) != 0)
         thread->modules++;
     if (hook->role == TOCSIN_ROLE_BACKWARD)
@@ -422,6 +414,7 @@ static void count_step(const tocsin_hook *hook, const thread_state *thread, PyOb
                        Py_ssize_t nargs, PyObject *kwnames)
 {
     if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP && nargs > 0) {
+        digest_cache_clear();
         int slot = optimizer_slot(args[0]);
         observe_flush_cost();
         if (optimizer_is_gone(tocsin_recorder_leader(observe_recorder)))
@@ -493,9 +486,10 @@ static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *ar
                                                                                    : NULL);
         if (hook->role != TOCSIN_ROLE_NONE || plan_of(hook)->aloud)
             watch_returned(hook, args, nargs, kwnames, result);
-        if (__builtin_expect(boundaries_what != 0, 0) && boundaries_want(hook))
-            boundaries_leave(hook, boundary_of(hook, writer, thread, nargs > 0 ? args[0] : NULL),
-                             args, nargs, kwnames, result);
+        if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0)
+            watch_backward_ended();
+        if (__builtin_expect(boundaries_what != 0, 0))
+            boundaries_leave(hook, thread->modules, args, nargs, kwnames, result);
         emit_exit(hook, writer, call, args, nargs, kwnames, result);
     } else if (call != 0) {
         emit_raise(hook, writer, call, exception_type);
@@ -604,6 +598,7 @@ bool observe_stop(void)
     value_summary_forget();
     call_site_forget();
     variables_forget(false);
+    boundaries_forget();
     watch_clear();
     names_generation = 0;
     return true;
@@ -619,6 +614,7 @@ void observe_forked(void)
     value_summary_forget();
     call_site_forget();
     variables_forget(true);
+    boundaries_forget();
     origin_ticks = ticks();
     origin_ns = monotonic_ns();
     cost_ticks = 0;

@@ -8,6 +8,8 @@
  *   pieces.c         what this rank holds of a sharded tensor
  *   cuts.c           a parameter as a part of another framework's tensor
  *   boundaries.c     what passes into and out of calls, for comparing runs
+ *   collectives.c    which tensors collectives take and fill
+ *   digest_cache.c   digests of what passes several boundaries
  *   label_counts.c   what the integer targets of a loss look like
  *   watch.c          Python code that is told of calls, and the states it writes
  *   recorder_functions.c  the Python functions that recorder.py uses
@@ -33,6 +35,9 @@ void observe_start(tocsin_recorder *recorder);
 bool observe_stop(void);
 /* Stop or go on calling the observer, everything else staying as it is. */
 void observe_pause(bool paused);
+/* Time spent outside of calls' observation: begin() .. end(begin). */
+uint64_t observe_cost_begin(void);
+void observe_cost_end(uint64_t begin);
 /* Give the time spent so far to the recorder. */
 void observe_flush_cost(void);
 /* Callables without arguments: is grad mode on; is autocast; the autocast dtype's name or None. */
@@ -183,6 +188,8 @@ void watch_returned(const tocsin_hook *hook, PyObject *const *args, Py_ssize_t n
 void watch_step(PyObject *optimizer);
 /* The same of an outermost model that is about to run; before its ENTER. */
 void watch_run(PyObject *model);
+/* An outermost backward pass has returned. */
+void watch_backward_ended(void);
 /* Is the hook watched and not recorded? Both? */
 bool watch_is_silent(const tocsin_hook *hook);
 bool watch_is_aloud(const tocsin_hook *hook);
@@ -196,6 +203,7 @@ PyObject *watch_before(PyObject *module, PyObject *arguments);
 PyObject *watch_call(PyObject *module, PyObject *arguments);
 PyObject *watch_before_step(PyObject *module, PyObject *watcher);
 PyObject *watch_before_run(PyObject *module, PyObject *watcher);
+PyObject *watch_after_backward(PyObject *module, PyObject *watcher);
 PyObject *watch_sampling(PyObject *module, PyObject *arguments);
 PyObject *watch_record_state(PyObject *module, PyObject *arguments);
 PyObject *watch_tensor_item(PyObject *module, PyObject *tensor);

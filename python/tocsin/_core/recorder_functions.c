@@ -41,17 +41,18 @@ static PyObject *recorder_open(PyObject *module, PyObject *arguments)
     Py_RETURN_NONE;
 }
 
-/* recorder_boundaries(mode): what is recorded of calls beside their states, see boundaries.c */
+/* recorder_boundaries(text) -> are collectives among it: what is recorded of calls beside their
+ * states, see boundaries.h */
 static PyObject *recorder_boundaries(PyObject *module, PyObject *mode)
 {
     const char *name = PyUnicode_Check(mode) ? PyUnicode_AsUTF8(mode) : NULL;
     (void)module;
     if (name == NULL || !boundaries_choose(name)) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "no mode of boundaries: %R", mode);
+            PyErr_Format(PyExc_ValueError, "no such boundaries: %R", mode);
         return NULL;
     }
-    Py_RETURN_NONE;
+    return PyBool_FromLong((boundaries_what & BOUNDARIES_COLLECTIVES) != 0);
 }
 
 /* recorder_drill(step, name, attribute): look closely at one step, finest at that tensor */
@@ -163,12 +164,13 @@ static PyObject *summary_dict(void)
 {
     tocsin_recorder_summary summary;
     tocsin_recorder_summarize(recorder, &summary);
-    return Py_BuildValue("{sL sK sK sK sK sK sO sK sK sK sK}", "steps", (long long)summary.steps,
+    return Py_BuildValue("{sL sK sK sK sK sK sK sO sK sK sK sK}", "steps", (long long)summary.steps,
                          "cost_ns", (unsigned long long)summary.cost_ns, "measured_steps",
                          (unsigned long long)summary.measured_steps, "steps_cost_ns",
                          (unsigned long long)summary.steps_cost_ns, "steps_wall_ns",
-                         (unsigned long long)summary.steps_wall_ns, "digested_bytes",
-                         (unsigned long long)summary.digested_bytes, "has_file",
+                         (unsigned long long)summary.steps_wall_ns, "hashed_bytes",
+                         (unsigned long long)summary.digested_bytes, "steps_hashed_bytes",
+                         (unsigned long long)summary.steps_digested_bytes, "has_file",
                          summary.has_file ? Py_True : Py_False, "events",
                          (unsigned long long)summary.trace.events, "lost",
                          (unsigned long long)summary.trace.lost, "raw_bytes",
@@ -319,6 +321,9 @@ static PyMethodDef functions[] = {
     {"name_map_find", cuts_find_name, METH_O, NULL},
     {"recorder_drill", recorder_drill, METH_VARARGS, NULL},
     {"jitter_seed", jitter_seed, METH_O, NULL},
+    {"boundaries_waits", boundaries_waits, METH_VARARGS, NULL},
+    {"gradient_hook", boundaries_gradient_hook, METH_O, NULL},
+    {"record_gradient", boundaries_record_gradient, METH_VARARGS, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
     {"recorder_summary", recorder_summary, METH_NOARGS, NULL},
@@ -337,6 +342,7 @@ static PyMethodDef functions[] = {
     {"watch_call", watch_call, METH_VARARGS, NULL},
     {"watch_before_step", watch_before_step, METH_O, NULL},
     {"watch_before_run", watch_before_run, METH_O, NULL},
+    {"watch_after_backward", watch_after_backward, METH_O, NULL},
     {"sampling", watch_sampling, METH_VARARGS, NULL},
     {"record_state", watch_record_state, METH_VARARGS, NULL},
     {"tensor_item", watch_tensor_item, METH_O, NULL},
@@ -345,6 +351,7 @@ static PyMethodDef functions[] = {
     {"tensor_layout_disable", tensor_layout_disable, METH_NOARGS, NULL},
     {"tensor_layout_read", tensor_layout_read, METH_O, NULL},
     {"tensor_memory", tensor_memory, METH_O, NULL},
+    {"tensor_version", tensor_version, METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 
 int tocsin_observe_module_exec(PyObject *module)

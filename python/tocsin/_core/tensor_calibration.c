@@ -19,6 +19,7 @@ enum {
     IMPL_BYTES = 208,     /* of a TensorImpl, scanned: it is 176-200 bytes in torch 1.13 to 2.13 */
     STORAGE_BYTES = 96,   /* of a StorageImpl */
     AUTOGRAD_BYTES = 304, /* of an AutogradMeta */
+    COUNTER_BYTES = 32,   /* of a VersionCounter */
     OBJECT_BYTES_MAX = 128
 };
 
@@ -41,15 +42,16 @@ typedef struct probe {
     unsigned long long grad; /* TensorImpl of the gradient, 0: none */
     int on_cpu, conj, neg;
     int fresh; /* plain tensor that autograd never touched: no AutogradMeta */
+    unsigned int version;
 } probe;
 
 static bool parse_probe(PyObject *tuple, probe *p)
 {
-    return PyArg_ParseTuple(tuple, "OKKKKKO!O!IppKpppp", &p->tensor, &p->impl, &p->storage,
+    return PyArg_ParseTuple(tuple, "OKKKKKO!O!IppKppppI", &p->tensor, &p->impl, &p->storage,
                             &p->storage_data, &p->storage_bytes, &p->offset, &PyTuple_Type,
                             &p->shape, &PyTuple_Type, &p->strides, &p->dtype, &p->requires_grad,
-                            &p->has_grad_fn, &p->grad, &p->on_cpu, &p->conj, &p->neg,
-                            &p->fresh) != 0;
+                            &p->has_grad_fn, &p->grad, &p->on_cpu, &p->conj, &p->neg, &p->fresh,
+                            &p->version) != 0;
 }
 
 /* Copy `bytes` from an address that may be unmapped: the kernel says EFAULT where a load would be
@@ -199,6 +201,7 @@ typedef struct calibration {
     uint64_t conj_all[IMPL_BYTES / 8], conj_other[IMPL_BYTES / 8];
     uint64_t neg_all[IMPL_BYTES / 8], neg_other[IMPL_BYTES / 8];
     bool undefined_seen, undefined_differs;
+    candidates counters[IMPL_BYTES / 8]; /* by the offset of the counter: of the version in it */
 } calibration;
 
 static void narrow_bits(calibration *c, const probe *p, const char *impl)
@@ -285,6 +288,47 @@ static void learn_undefined(calibration *c, const probe *p)
     c->undefined_differs |= c->undefined_seen && word != tensor_offsets.undefined;
     c->undefined_seen = true;
     tensor_offsets.undefined = word;
+}
+
+static bool holds_version(const char *at, const void *truth)
+{
+    return memcmp(at, truth, sizeof(uint32_t)) == 0;
+}
+
+static bool any_possible(const candidates *set)
+{
+    return !set->used || memchr(set->possible, true, sizeof set->possible) != NULL;
+}
+
+/* The version stands in an object of its own, wherever a pointer leads. */
+static void narrow_version(calibration *c, const probe *p)
+{
+    char impl[IMPL_BYTES], counter[COUNTER_BYTES];
+    size_t bytes = careful_copy(p->impl, impl, sizeof impl);
+    for (size_t at = 0; at + 8 <= bytes; at += 8) {
+        candidates *set = &c->counters[at / 8];
+        if (!any_possible(set))
+            continue;
+        size_t copied = careful_copy(load_word(impl, (int)at), counter, sizeof counter);
+        narrow(set, counter, copied, 4, 4, holds_version, &p->version);
+    }
+}
+
+/* Two numbers, or -1: nothing but the versions is unknown then. */
+static void find_version(const calibration *c)
+{
+    int count = 0;
+    for (int i = 0; i < IMPL_BYTES / 8; i++) {
+        for (int at = 0; c->counters[i].used && at < COUNTER_BYTES; at += 4) {
+            if (!c->counters[i].possible[at])
+                continue;
+            count++;
+            tensor_offsets.counter = i * 8;
+            tensor_offsets.version = at;
+        }
+    }
+    if (count != 1)
+        tensor_offsets.counter = tensor_offsets.version = -1;
 }
 
 /* The one candidate, or -1 with ValueError. `adjacent`: a second candidate right behind the first
@@ -395,7 +439,10 @@ static bool find_offsets(PyObject *probes, calibration *c)
         return false;
     if (c->undefined_differs || !c->undefined_seen)
         PyErr_SetString(PyExc_ValueError, "tensor layout: an absent gradient has many values");
-    return !c->undefined_differs && c->undefined_seen;
+    if (c->undefined_differs || !c->undefined_seen || !each_probe(probes, c, narrow_version))
+        return false;
+    find_version(c);
+    return true;
 }
 
 /* ---- 2. Verification ----------------------------------------------------------------------- */
@@ -434,6 +481,15 @@ static const char *difference(const probe *p, const tensor_meta *meta)
     return NULL;
 }
 
+/* A version that is read wrong is not read at all. */
+static void verify_version(const probe *p)
+{
+    const void *counter;
+    uint32_t version;
+    if (tensor_version_read(p->tensor, &counter, &version) && version != p->version)
+        tensor_offsets.counter = -1;
+}
+
 static bool verify(PyObject *battery)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(battery); i++) {
@@ -450,6 +506,7 @@ static bool verify(PyObject *battery)
                          PyList_GET_ITEM(battery, i));
             return false;
         }
+        verify_version(&p);
     }
     return !PyErr_Occurred();
 }
@@ -457,14 +514,14 @@ static bool verify(PyObject *battery)
 static PyObject *offsets_as_dict(void)
 {
     return Py_BuildValue(
-        "{si si si si si si si si si si si si si si si si}", "impl", tensor_offsets.impl, "storage",
-        tensor_offsets.storage, "autograd", tensor_offsets.autograd, "ndim", tensor_offsets.ndim,
-        "sizes", tensor_offsets.sizes, "strides", tensor_offsets.strides, "offset",
-        tensor_offsets.offset, "numel", tensor_offsets.numel, "dtype", tensor_offsets.dtype,
-        "device", tensor_offsets.device, "keys", tensor_offsets.keys, "storage_data",
-        tensor_offsets.storage_data, "storage_bytes", tensor_offsets.storage_bytes, "requires_grad",
-        tensor_offsets.requires_grad, "grad_fn", tensor_offsets.grad_fn, "grad",
-        tensor_offsets.grad);
+        "{si si si si si si si si si si si si si si si si si si}", "impl", tensor_offsets.impl,
+        "storage", tensor_offsets.storage, "autograd", tensor_offsets.autograd, "ndim",
+        tensor_offsets.ndim, "sizes", tensor_offsets.sizes, "strides", tensor_offsets.strides,
+        "offset", tensor_offsets.offset, "numel", tensor_offsets.numel, "dtype",
+        tensor_offsets.dtype, "device", tensor_offsets.device, "keys", tensor_offsets.keys,
+        "storage_data", tensor_offsets.storage_data, "storage_bytes", tensor_offsets.storage_bytes,
+        "requires_grad", tensor_offsets.requires_grad, "grad_fn", tensor_offsets.grad_fn, "grad",
+        tensor_offsets.grad, "counter", tensor_offsets.counter, "version", tensor_offsets.version);
 }
 
 PyObject *tensor_layout_calibrate(PyObject *module, PyObject *arguments)

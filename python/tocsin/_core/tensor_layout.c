@@ -234,6 +234,20 @@ bool tensor_meta_read_grad(PyObject *tensor, tensor_meta *meta)
     return read;
 }
 
+bool tensor_version_read(PyObject *tensor, const void **counter, uint32_t *version)
+{
+    assert(tensor_is_exact(tensor));
+    if (!tensor_offsets.ready || tensor_offsets.counter < 0)
+        return false;
+    const char *impl = load_pointer((const char *)tensor, tensor_offsets.impl);
+    const char *found = impl == NULL ? NULL : load_pointer(impl, tensor_offsets.counter);
+    if (found == NULL)
+        return false;
+    memcpy(version, found + tensor_offsets.version, sizeof *version);
+    *counter = found;
+    return true;
+}
+
 /* ---- 4. For Python ------------------------------------------------------------------------- */
 
 PyObject *tensor_layout_disable(PyObject *module, PyObject *ignored)
@@ -274,6 +288,16 @@ PyObject *tensor_memory(PyObject *module, PyObject *tensor)
     Py_XDECREF(strides);
     tensor_meta_release(&meta);
     return result;
+}
+
+PyObject *tensor_version(PyObject *module, PyObject *tensor)
+{
+    const void *counter;
+    uint32_t version;
+    (void)module;
+    if (!tensor_is_exact(tensor) || !tensor_version_read(tensor, &counter, &version))
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLong(version);
 }
 
 PyObject *tensor_layout_read(PyObject *module, PyObject *tensor)

@@ -36,6 +36,10 @@ bool tensor_meta_read(PyObject *tensor, tensor_meta *meta);
 /* Read an exact tensor's gradient: false when it has none, or none that can be read. */
 bool tensor_meta_read_grad(PyObject *tensor, tensor_meta *meta);
 
+/* How often the memory of an exact tensor has been written, as far as torch counts; `counter` is
+ * one for all views of it. False where there is no such count: inference tensors, slow path. */
+bool tensor_version_read(PyObject *tensor, const void **counter, uint32_t *version);
+
 /* Drop what the slow path holds. */
 static inline void tensor_meta_release(tensor_meta *meta)
 {
@@ -47,6 +51,8 @@ static inline void tensor_meta_release(tensor_meta *meta)
  * `battery` reads as its attributes say. Raises ValueError with the reason, and leaves the slow
  * path in use, when an offset is missing or ambiguous or any reading is wrong. */
 PyObject *tensor_layout_calibrate(PyObject *module, PyObject *arguments);
+/* Python: tensor_version(tensor) -> as torch counts it, or None (for tests). */
+PyObject *tensor_version(PyObject *module, PyObject *tensor);
 /* Python: tensor_layout_disable(): slow path from now on (for tests). */
 PyObject *tensor_layout_disable(PyObject *module, PyObject *ignored);
 /* Python: tensor_memory(tensor) -> a tuple that is equal for tensors that are the same view of the

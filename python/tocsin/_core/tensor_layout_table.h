@@ -29,6 +29,8 @@ typedef struct tensor_layout {
     int requires_grad;  /* AutogradMeta: bool */
     int grad_fn;        /* AutogradMeta: pointer */
     int grad;           /* AutogradMeta: TensorImpl* */
+    int counter;        /* TensorImpl -> VersionCounter* or NULL; -1: not found, all else was */
+    int version;        /* VersionCounter: uint32_t */
     uint64_t undefined; /* what stands at `grad` when there is none: torch's undefined tensor */
     uint64_t lazy_bits; /* conjugate and negative bit in `keys` */
     uint8_t dtypes[TENSOR_DTYPE_CODES]; /* torch's code -> tocsin_dtype */

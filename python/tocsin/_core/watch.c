@@ -25,12 +25,13 @@ typedef struct hook_watch {
 static PyObject *role_watchers[ROLES_MAX];
 static hook_watch watches[WATCHES_MAX];
 static int watch_count;
-static PyObject *before_step, *before_run; /* seldom set */
+static PyObject *before_step, *before_run, *after_backward; /* seldom set */
 
 void watch_clear(void)
 {
     Py_CLEAR(before_step);
     Py_CLEAR(before_run);
+    Py_CLEAR(after_backward);
     for (int role = 0; role < ROLES_MAX; role++)
         Py_CLEAR(role_watchers[role]);
     for (int i = 0; i < watch_count; i++)
@@ -131,6 +132,11 @@ void watch_run(PyObject *model)
     tell_of(before_run, model);
 }
 
+void watch_backward_ended(void)
+{
+    tell_of(after_backward, Py_None);
+}
+
 /* watch_before_step(callable or None): told of each optimizer that is about to step. */
 PyObject *watch_before_step(PyObject *module, PyObject *watcher)
 {
@@ -144,6 +150,15 @@ PyObject *watch_before_run(PyObject *module, PyObject *watcher)
 {
     (void)module;
     Py_XSETREF(before_run, watcher == Py_None ? NULL : Py_NewRef(watcher));
+    Py_RETURN_NONE;
+}
+
+/* watch_after_backward(callable or None): called (with None) when a backward pass that accumulates
+ * gradients, and is not inside another one, has returned. */
+PyObject *watch_after_backward(PyObject *module, PyObject *watcher)
+{
+    (void)module;
+    Py_XSETREF(after_backward, watcher == Py_None ? NULL : Py_NewRef(watcher));
     Py_RETURN_NONE;
 }
 
