@@ -5,6 +5,7 @@
 #include "every_fault.h"
 #include "trace_sample.h"
 
+#include <math.h>
 #include <tocsin/align.h>
 #include <tocsin/record.h>
 #include <tocsin/report.h>
@@ -27,6 +28,9 @@ typedef struct pair_of_runs {
     tocsin_perfetto *perfetto; /* follows, or NULL */
     const tocsin_name_map *map;
     tocsin_align_rules *rules;
+    uint64_t skip;
+    tocsin_align_digest digest; /* baselines */
+    double tolerance;
 } pair_of_runs;
 
 static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **result,
@@ -37,7 +41,10 @@ static tocsin_status align(const pair_of_runs *pair, tocsin_align_result **resul
                                     .cells_max = pair->cells_max,
                                     .learn = pair->learn,
                                     .unstable = pair->unstable,
-                                    .rules = pair->rules};
+                                    .rules = pair->rules,
+                                    .skip = pair->skip,
+                                    .digest = pair->digest,
+                                    .tolerance = pair->tolerance};
     *result = NULL;
     options.visit = pair->perfetto ? tocsin_perfetto_visit : NULL;
     options.context = pair->perfetto;
@@ -164,6 +171,34 @@ static tocsin_status align_once(void *context, tocsin_error *error)
     tocsin_status status = align(context, &result, error);
     tocsin_align_result_free(result);
     return status;
+}
+
+/* The steps before a resumed run, and the ways of others to compare. */
+static void test_resumed_and_baselines(void **state)
+{
+    (void)state;
+    pair_of_runs pair = {.a = scratch_new(), .b = scratch_new(), .skip = 1};
+    write_run(&pair.a, 3, 600);
+    write_run(&pair.b, 103, 600);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 20);
+    tocsin_align_result *result;
+    pair.skip = UINT64_MAX;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_OK);
+    assert_int_equal(result->verdict, TOCSIN_ALIGN_INCOMPARABLE);
+    tocsin_align_result_free(result);
+    pair.skip = 0;
+    pair.tolerance = 1e-3;
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, align_once, &pair) > 20);
+    pair.tolerance = -1.0;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_E_ARGUMENT);
+    pair.tolerance = (double)NAN;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_E_ARGUMENT);
+    pair.tolerance = 0.0;
+    pair.digest = (tocsin_align_digest)9;
+    assert_int_equal(align(&pair, &result, NULL), TOCSIN_E_ARGUMENT);
+    assert_null(result);
+    scratch_free(&pair.a);
+    scratch_free(&pair.b);
 }
 
 /* Everything is accepted: no pivots, and nothing to complain of. */
@@ -351,8 +386,8 @@ int main(void)
         cmocka_unit_test(test_equal_runs),      cmocka_unit_test(test_unlike_runs),
         cmocka_unit_test(test_unstable),        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_trace_faults),    cmocka_unit_test(test_map_faults),
-        cmocka_unit_test(test_faults_of_tiles), cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_faults_of_tiles), cmocka_unit_test(test_resumed_and_baselines),
+        cmocka_unit_test(test_accepted),        cmocka_unit_test(test_rules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
