@@ -3,7 +3,7 @@
  * What goes into a boundary depends on what it is:
  *   what a call returns    the inputs of that call; for a module its parameters too, as they are
  *                          read later in the same step, which is when they were last written
- *   what a call leaves     the same variable, and what else is read of it, when the call began
+ *   what a step leaves     the same variable, its gradient and its optimizer state, when it began
  *   a gradient, a buffer   the inputs of its module in this step, and the gradient that came back
  *   a parameter            itself in the step before, which was equal: nothing recorded writes it
  *                          in between
@@ -91,19 +91,19 @@ static relevance into_call(const tocsin_paired_step *pair, const tocsin_boundary
                : NOT_IN;
 }
 
-/* "head.weight" for "head.weight" and "head.weight#exp_avg". */
-static bool is_owner(const tocsin_paired_step *pair, uint32_t owner, uint32_t variable)
+/* Of one parameter: "head.weight" and "head.weight#exp_avg". */
+static bool of_one_parameter(const tocsin_paired_step *pair, uint32_t a, uint32_t b)
 {
-    const char *whole = text_of(pair, owner), *name = text_of(pair, variable);
-    size_t length = strlen(whole);
-    return strncmp(name, whole, length) == 0 && (name[length] == '\0' || name[length] == '#');
+    const char *one = text_of(pair, a), *other = text_of(pair, b);
+    size_t length = strcspn(one, "#");
+    return length == strcspn(other, "#") && strncmp(one, other, length) == 0;
 }
 
 static relevance into_update(const tocsin_paired_step *pair, const tocsin_boundary *boundary,
                              const tocsin_boundary *into)
 {
     return of_one_call(boundary, into) && at_begin(boundary) &&
-                   is_owner(pair, boundary->name, into->name)
+                   of_one_parameter(pair, boundary->name, into->name)
                ? GOES_IN
                : NOT_IN;
 }
@@ -150,6 +150,27 @@ static tocsin_align_cause judge(const tocsin_paired_step *pair, const tocsin_bou
     return equal > 0 && unknown == 0 ? TOCSIN_ALIGN_CAUSE_PRODUCED : TOCSIN_ALIGN_CAUSE_UNOBSERVED;
 }
 
+/* The state of an optimizer goes into its step; it may not have been read. */
+static bool knows_state(const tocsin_paired_step *pair, const tocsin_boundary *into)
+{
+    for (uint32_t k = 0; k < pair->a->items.count; ++k) {
+        const tocsin_boundary *boundary = &pair->a->boundaries.items[k];
+        if (into_update(pair, boundary, into) == GOES_IN &&
+            strchr(text_of(pair, boundary->name), '#'))
+            return true;
+    }
+    return false;
+}
+
+static tocsin_align_cause judge_update(const tocsin_paired_step *pair, const tocsin_boundary *into,
+                                       uint32_t *source)
+{
+    tocsin_align_cause cause = judge(pair, into, into_update, source);
+    return cause == TOCSIN_ALIGN_CAUSE_PRODUCED && !knows_state(pair, into)
+               ? TOCSIN_ALIGN_CAUSE_UNOBSERVED
+               : cause;
+}
+
 /* A gradient needs both: what came back to the module, and what went into it. */
 static bool knows_both(const tocsin_paired_step *pair, const tocsin_boundary *into)
 {
@@ -185,7 +206,7 @@ tocsin_align_cause tocsin_align_cause_find(const tocsin_paired_step *pair, uint3
         return judge(pair, into, into_call, source);
     bool data = is_named(pair, into->attribute, "data");
     if (!at_begin(into) && is_named(pair, into->phase, "optimizer"))
-        return judge(pair, into, into_update, source);
+        return judge_update(pair, into, source);
     if (into->gradient)
         return judge_gradient(pair, into, source);
     if (into->buffer)

@@ -124,19 +124,24 @@ static void test_gradient_after_backward(void **state)
 static void test_update(void **state)
 {
     (void)state;
-    made_step step = {0};
-    made_boundary left = weight, moments = weight;
-    left.moment = moments.moment = TOCSIN_MOMENT_EXIT;
-    left.b = moments.b = 8;
-    moments.name = "layers.0.weight#exp_avg";
-    made_boundary equal_gradient = gradient;
-    equal_gradient.b = 7;
-    made_add(&step, weight);
-    made_add(&step, equal_gradient);
-    uint32_t at = made_add(&step, left), state_at = made_add(&step, moments), source;
-    assert_int_equal(cause_of(&step, at, &source), TOCSIN_ALIGN_CAUSE_PRODUCED);
-    assert_int_equal(cause_of(&step, state_at, &source), TOCSIN_ALIGN_CAUSE_PRODUCED);
-    made_free(&step);
+    for (unsigned which = 0; which < 3; ++which) { /* 0: the state is not read; 2: it differs */
+        made_step step = {0};
+        made_boundary left = weight, moments = weight, equal_gradient = gradient;
+        left.moment = TOCSIN_MOMENT_EXIT;
+        left.b = 8;
+        equal_gradient.b = 7;
+        moments.name = "layers.0.weight#exp_avg";
+        moments.b = which == 2 ? 8 : 7;
+        made_add(&step, weight);
+        made_add(&step, equal_gradient);
+        uint32_t held = which > 0 ? made_add(&step, moments) : TOCSIN_ALIGN_NONE, source;
+        uint32_t at = made_add(&step, left);
+        assert_int_equal(cause_of(&step, at, &source), which == 0   ? TOCSIN_ALIGN_CAUSE_UNOBSERVED
+                                                       : which == 1 ? TOCSIN_ALIGN_CAUSE_PRODUCED
+                                                                    : TOCSIN_ALIGN_CAUSE_UPSTREAM);
+        assert_int_equal(source, which == 2 ? held : TOCSIN_ALIGN_NONE);
+        made_free(&step);
+    }
 }
 
 static void check_id(made_step *step, uint32_t at, const char *expected)
