@@ -283,7 +283,8 @@ static void record_value(tensor_passage *passage, PyObject *value, int nesting)
             ask_for_gradient(passage->variable, value);
     } else if (piece_is(value)) {
         passage->left--;
-        piece_record(value, passage->variable, passage->attribute, passage->moment);
+        if (tocsin_recorder_looks_closely(observe_recorder))
+            piece_record(value, passage->variable, passage->attribute, passage->moment);
     } else if (PyTuple_Check(value) || PyList_Check(value)) {
         record_sequence(passage, value, nesting - 1);
     } else if (PyDict_Check(value)) {
