@@ -97,7 +97,7 @@ typedef struct tensor_passage { /* what passes which boundary */
 static void record_meta(const tensor_passage *passage, PyObject *tensor, const tensor_meta *meta)
 {
     tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
-    if (writer == NULL)
+    if (writer == NULL || !tocsin_recorder_looks_closely(observe_recorder))
         return;
     tocsin_tensor_view view = {.data = meta->data,
                                .dtype = (tocsin_dtype)meta->dtype,
@@ -119,8 +119,8 @@ static void record_meta(const tensor_passage *passage, PyObject *tensor, const t
     bool once = tensor != NULL && meta->readable && tensor_version_read(tensor, &counter, &version);
     if (once)
         sample.known = digest_cache_find(meta, counter, version);
-    if (sample.known == NULL && meta->readable)
-        sample.view = &view;
+    if (meta->readable)
+        sample.view = &view; /* of what is known, too: it may be read by tiles */
     tocsin_sample_digest digest;
     bool digested = tocsin_recorder_sample(observe_recorder, &sample, &digest);
     if (once && digested && sample.known == NULL)
@@ -130,7 +130,7 @@ static void record_meta(const tensor_passage *passage, PyObject *tensor, const t
 static void record_tensor(const tensor_passage *passage, PyObject *tensor)
 {
     tensor_meta meta;
-    if (!tocsin_recorder_looks_closely(observe_recorder) || !tensor_meta_read(tensor, &meta))
+    if (!tensor_meta_read(tensor, &meta))
         return;
     record_meta(passage, passage->once ? tensor : NULL, &meta);
     tensor_meta_release(&meta);
