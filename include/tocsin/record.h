@@ -135,7 +135,7 @@ typedef struct tocsin_sample {
     uint32_t ndim;
     const int64_t *shape;
     tocsin_id shape_id;                /* 0: defined from `shape` when there are axes */
-    const tocsin_tensor_view *view;    /* non-NULL: digest it */
+    const tocsin_tensor_view *view;    /* non-NULL: digest it, unless it is known */
     const tocsin_sample_digest *known; /* non-NULL: this digest, already computed (tied names) */
     const tocsin_value *values;        /* what else is known */
     uint32_t value_count;

@@ -134,6 +134,14 @@ def test_unequal_lists(runs):
     assert {gap["op"] for gap in report["gaps"]} == {"torch.clamp"}
 
 
+def test_read_once(runs):
+    """What `full` reads once, and `drill` each time it passes, is the same."""
+    status, report = align(runs, "full", "drill")
+    assert (status, report["verdict"]) == (0, "IDENTICAL")
+    (prefix,) = report["identical_prefix"]
+    assert prefix["only_a"] == 0 and prefix["equal"] == prefix["compared"] > 500
+
+
 def test_averaged_gradients(runs):
     """Three ranks, where 1/3 is not exact: the same bits, with torch's reducer and with a hook of
     the user's."""

@@ -198,7 +198,8 @@ static void record_gradient(tocsin_id variable, PyObject *parameter, tocsin_attr
                             tocsin_moment moment)
 {
     tensor_meta meta;
-    if (variable == 0 || !tensor_is_exact(parameter) || !tensor_meta_read_grad(parameter, &meta))
+    if (variable == 0 || !tocsin_recorder_looks_closely(observe_recorder) ||
+        !tensor_is_exact(parameter) || !tensor_meta_read_grad(parameter, &meta))
         return;
     tensor_passage passage = {.variable = variable, .attribute = attribute, .moment = moment};
     record_meta(&passage, NULL, &meta);
