@@ -157,7 +157,11 @@ def cases():
                 fault["seed"] = len(found)
                 if ranks > 1:
                     fault["rank"] = ranks - 1
-                everywhere = ranks > 1 and fault["place"] == "gradient" and not fault.get("late")
+                everywhere = False
+                if configuration.startswith("ddp") and fault["place"] == "gradient":
+                    everywhere = not fault.get("late")
+                    if CONFIGURATIONS[configuration][2] == "full":  # reads it when it is averaged
+                        boundary = (boundary[0], "grad_reduced")
                 found.append(Case(model, configuration, kind, tuple(fault.items()),
                                   (fault["step"], *boundary), near, everywhere))  # fmt: skip
     return found

@@ -116,6 +116,23 @@ def _first_tensor(value):
     return next((found for item in items if (found := _first_tensor(item)) is not None), None)
 
 
+def _with_a_copy(value):
+    """The value with its first tensor copied: what a module returned before stays as it was, and a
+    recorder that knows that tensor reads the copy anew."""
+    if hasattr(value, "element_size"):
+        return value.clone() if value.numel() else value
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items if isinstance(value, (dict, list, tuple)) else ():
+        if _first_tensor(item) is None:
+            continue
+        if not isinstance(value, tuple):
+            value[key] = _with_a_copy(item)
+            return value
+        parts = (*value[:key], _with_a_copy(item), *value[key + 1 :])
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
 class Injection:
     """A fault that waits for its place and step. done: what was changed, a dict each time."""
 
@@ -188,7 +205,12 @@ class Injection:
     def _bind_module(self, module):
         if self.fault.place == "activation":
             def returned(module, args, output):
+                if not self.due():
+                    return None
+                with _unseen():
+                    output = _with_a_copy(output)
                 self.strike(output, "output", "forward")
+                return output
 
             self._handles.append(module.register_forward_hook(returned))
             return
@@ -196,8 +218,12 @@ class Injection:
         def called(module, args, kwargs):
             if self.fault.place == "generator":
                 self._reseed()
-            else:
+            elif self.due():
+                with _unseen():
+                    args, kwargs = _with_a_copy((args, kwargs))
                 self.strike((args, kwargs), "input", "forward")
+                return args, kwargs
+            return None
 
         handle = module.register_forward_pre_hook(called, with_kwargs=True)
         self._handles.append(handle)
@@ -241,7 +267,9 @@ class Injection:
                 engine.queue_callback(again)
 
         parameter = module._parameters[key]
-        self._handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
+        handle = parameter.register_post_accumulate_grad_hook(accumulated)
+        parameter._post_accumulate_grad_hooks.move_to_end(handle.id, last=False)  # before who reads
+        self._handles.append(handle)
 
 
 def _optimizer_state(parameter, name):
