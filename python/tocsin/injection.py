@@ -267,9 +267,7 @@ class Injection:
                 engine.queue_callback(again)
 
         parameter = module._parameters[key]
-        handle = parameter.register_post_accumulate_grad_hook(accumulated)
-        parameter._post_accumulate_grad_hooks.move_to_end(handle.id, last=False)  # before who reads
-        self._handles.append(handle)
+        self._handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
 
 
 def _optimizer_state(parameter, name):
