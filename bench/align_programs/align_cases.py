@@ -159,9 +159,11 @@ def cases():
                     fault["rank"] = ranks - 1
                 everywhere = False
                 if configuration.startswith("ddp") and fault["place"] == "gradient":
-                    everywhere = not fault.get("late")
-                    if CONFIGURATIONS[configuration][2] == "full":  # reads it when it is averaged
-                        boundary = (boundary[0], "grad_reduced")
+                    local = not fault.get("late")
+                    if CONFIGURATIONS[configuration][2] == "full":  # reads both
+                        boundary = (boundary[0], "grad_local" if local else "grad_reduced")
+                    else:
+                        everywhere = local
                 found.append(Case(model, configuration, kind, tuple(fault.items()),
                                   (fault["step"], *boundary), near, everywhere))  # fmt: skip
     return found

@@ -13,7 +13,8 @@
  *               partner, identity.c what a boundary is called, excuse.c whether it is to
  *               blame, cone.c how far it spread
  *   frontier.c  which ranks parted by themselves, and which by what they received
- *   align.c     processes of two runs matched by rank; the result
+ *   align.c     processes of two runs matched by rank; pivot.c what is shown of a difference,
+ *               outcome.c the result (aligner.h)
  *
  * Data flows in this order. All names of both runs are in one table, so that equal texts have equal
  * ids.

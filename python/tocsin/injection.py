@@ -267,7 +267,16 @@ class Injection:
                 engine.queue_callback(again)
 
         parameter = module._parameters[key]
-        self._handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
+        handle = parameter.register_post_accumulate_grad_hook(accumulated)
+        _put_first(parameter._post_accumulate_grad_hooks, handle.id)
+        self._handles.append(handle)
+
+
+def _put_first(hooks, key):
+    """Before who reads. Torch runs hooks as a plain dict holds them, whatever order an OrderedDict
+    says it has; so all others are put in anew."""
+    for other in [held for held in hooks if held != key]:
+        hooks[other] = hooks.pop(other)
 
 
 def _optimizer_state(parameter, name):
