@@ -4,6 +4,7 @@
           configuration, which has to be identical with its own repetition; also by the baselines
           that `tocsin align` has as options
   speed   a long recording against its copy: events a second of one core, and memory at two lengths
+  overhead  what recording costs in each mode (bench/overhead.py)
 
 Processes are forked from one that has imported torch. Results are stored in TOCSIN_BENCH_OUT (else
 build/bench) as align-cases.json; `--only` takes parts of names: "gpt/", "/ddp3/", "rows".
@@ -324,12 +325,20 @@ def run_speed(arguments, folder):
     figure("align_memory_growth", memory[arguments.steps] / memory[arguments.steps // 4], "x")
 
 
+def run_overhead(arguments):
+    command = [sys.executable, str(ROOT / "bench/overhead.py"), "--arms", "online", "trusted", "full"]
+    done = subprocess.run([*command, "--quads", str(arguments.quads)])
+    if done.returncode != 0:
+        raise SystemExit("align: overhead was not measured")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stages", nargs="*", default=["cases", "speed"])
+    parser.add_argument("stages", nargs="*", default=["cases", "speed", "overhead"])
     parser.add_argument("--only", nargs="+", help="cases whose name has one of these in it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2000, help="of the long recording")
+    parser.add_argument("--quads", type=int, default=60, help="of the overhead's blocks A B B A")
     parser.add_argument("--keep", type=Path, help="a folder for the recordings")
     arguments = parser.parse_args()
     import torch  # before anything is forked
@@ -341,6 +350,8 @@ def main():
             run_cases(arguments, arguments.keep or folder)
         if "speed" in arguments.stages:
             run_speed(arguments, folder)
+    if "overhead" in arguments.stages:
+        run_overhead(arguments)
 
 
 if __name__ == "__main__":
