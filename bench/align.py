@@ -326,8 +326,8 @@ def run_speed(arguments, folder):
 
 
 def run_overhead(arguments):
-    command = [sys.executable, str(ROOT / "bench/overhead.py"), "--arms", "online", "trusted", "full"]
-    done = subprocess.run([*command, "--quads", str(arguments.quads)])
+    command = [sys.executable, str(ROOT / "bench/overhead.py"), "--quads", str(arguments.quads)]
+    done = subprocess.run([*command, "--arms", "online", "trusted", "full"])
     if done.returncode != 0:
         raise SystemExit("align: overhead was not measured")
 

@@ -39,6 +39,8 @@ static tocsin_status read_events(struct reading *reading, tocsin_error *error)
             reading->more[index] = false;
             continue;
         }
+        if (!tocsin_trace_has_names(trace, event))
+            continue;
         tocsin_dictionary dictionary = tocsin_trace_dictionary(trace);
         TOCSIN_TRY(tocsin_observer_feed(reading->observer, index, &dictionary, event, error));
         if (++reading->events % PROGRESS_EVENTS == 0)

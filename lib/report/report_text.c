@@ -170,8 +170,10 @@ static void append_uncovered(tocsin_string *out, const tocsin_check_report *repo
             summary->incomplete_processes, summary->incomplete_processes == 1 ? "" : "es");
     }
     if (summary->corrupt_blocks > 0) {
-        tocsin_string_printf(out, "  %" PRIu64 " corrupt block%s: the events in it are lost\n",
-                             summary->corrupt_blocks, summary->corrupt_blocks == 1 ? "" : "s");
+        tocsin_string_printf(
+            out,
+            "  %" PRIu64 " corrupt block%s: the events in it are lost, and those that it named\n",
+            summary->corrupt_blocks, summary->corrupt_blocks == 1 ? "" : "s");
     }
 }
 

@@ -77,6 +77,8 @@ def found(named, modules):
     """Variables, and (module, name) pairs of the models, whenever they are named anew."""
     if not _wanted:
         return
+    for key in [key for key, place in _averaged.items() if place.owner() is None]:
+        del _averaged[key]
     wrapper = sys.modules["torch"].nn.parallel.DistributedDataParallel
     inner = set()
     for module, name in modules:
