@@ -14,12 +14,6 @@
  */
 #include "align/align.h"
 
-static const char *text_of(const tocsin_paired_step *pair, uint32_t text)
-{
-    const char *found = text ? tocsin_intern_text(pair->names, text, NULL) : NULL;
-    return found ? found : "";
-}
-
 tocsin_pair_state tocsin_pair_state_of(const tocsin_paired_step *pair, uint32_t at)
 {
     uint32_t partner = pair->partner[at];
@@ -35,13 +29,14 @@ tocsin_pair_state tocsin_pair_state_of(const tocsin_paired_step *pair, uint32_t 
 
 static bool is_named(const tocsin_paired_step *pair, uint32_t attribute, const char *name)
 {
-    return strcmp(text_of(pair, attribute), name) == 0;
+    return strcmp(tocsin_intern_string(pair->names, attribute), name) == 0;
 }
 
 /* Is `inner` a part of the module `outer`: its parameter, or one of a module in it? */
 static bool is_part(const tocsin_paired_step *pair, uint32_t inner, uint32_t outer)
 {
-    const char *part = text_of(pair, inner), *whole = text_of(pair, outer);
+    const char *part = tocsin_intern_string(pair->names, inner),
+               *whole = tocsin_intern_string(pair->names, outer);
     size_t length = strlen(whole);
     return length == 0 || (strncmp(part, whole, length) == 0 && part[length] == '.');
 }
@@ -49,7 +44,8 @@ static bool is_part(const tocsin_paired_step *pair, uint32_t inner, uint32_t out
 /* Is `module` the one that holds the variable directly: "layers.0" of "layers.0.weight"? */
 static bool holds(const tocsin_paired_step *pair, uint32_t module, uint32_t variable)
 {
-    const char *whole = text_of(pair, module), *part = text_of(pair, variable);
+    const char *whole = tocsin_intern_string(pair->names, module),
+               *part = tocsin_intern_string(pair->names, variable);
     const char *dot = strrchr(part, '.');
     size_t length = dot ? (size_t)(dot - part) : 0;
     return strlen(whole) == length && strncmp(whole, part, length) == 0;
@@ -94,7 +90,8 @@ static relevance into_call(const tocsin_paired_step *pair, const tocsin_boundary
 /* Of one parameter: "head.weight" and "head.weight#exp_avg". */
 static bool of_one_parameter(const tocsin_paired_step *pair, uint32_t a, uint32_t b)
 {
-    const char *one = text_of(pair, a), *other = text_of(pair, b);
+    const char *one = tocsin_intern_string(pair->names, a),
+               *other = tocsin_intern_string(pair->names, b);
     size_t length = strcspn(one, "#");
     return length == strcspn(other, "#") && strncmp(one, other, length) == 0;
 }
@@ -156,7 +153,7 @@ static bool knows_state(const tocsin_paired_step *pair, const tocsin_boundary *i
     for (uint32_t k = 0; k < pair->a->items.count; ++k) {
         const tocsin_boundary *boundary = &pair->a->boundaries.items[k];
         if (into_update(pair, boundary, into) == GOES_IN &&
-            strchr(text_of(pair, boundary->name), '#'))
+            strchr(tocsin_intern_string(pair->names, boundary->name), '#'))
             return true;
     }
     return false;

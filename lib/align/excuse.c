@@ -8,23 +8,18 @@
  */
 #include "align/align.h"
 
-static const char *text_of(const tocsin_comparison *comparison, uint32_t text)
-{
-    const char *found = tocsin_intern_text(comparison->names, text, NULL);
-    return found ? found : "";
-}
-
 /* ---- what does not repeat -------------------------------------------------------------------- */
 
 static tocsin_unstable_boundary map_key(const tocsin_comparison *comparison,
                                         const tocsin_boundary *boundary)
 {
-    return (tocsin_unstable_boundary){.name = text_of(comparison, boundary->name),
-                                      .attribute = text_of(comparison, boundary->attribute),
-                                      .operation = text_of(comparison, boundary->operation),
-                                      .phase = text_of(comparison, boundary->phase),
-                                      .step = comparison->step,
-                                      .rank = tocsin_whole_rank(comparison->a)};
+    return (tocsin_unstable_boundary){
+        .name = tocsin_intern_string(comparison->names, boundary->name),
+        .attribute = tocsin_intern_string(comparison->names, boundary->attribute),
+        .operation = tocsin_intern_string(comparison->names, boundary->operation),
+        .phase = tocsin_intern_string(comparison->names, boundary->phase),
+        .step = comparison->step,
+        .rank = tocsin_whole_rank(comparison->a)};
 }
 
 /* `index`: where the boundary stands among the unstable ones, else SIZE_MAX. */

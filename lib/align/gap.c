@@ -24,12 +24,6 @@ typedef struct lone_boundary {
     bool in_a;
 } lone_boundary;
 
-static const char *text_of(const tocsin_paired_step *pair, uint32_t text)
-{
-    const char *found = text ? tocsin_intern_text(pair->names, text, NULL) : NULL;
-    return found ? found : "";
-}
-
 static const tocsin_boundary *boundary_of(const lone_boundary *lone)
 {
     return &lone->of->boundaries.items[lone->at];
@@ -102,8 +96,8 @@ static bool hands_on(const lone_boundary *lone)
 static int64_t depth_inside(const lone_boundary *lone, const tocsin_boundary *outer)
 {
     const tocsin_boundary *inner = boundary_of(lone);
-    const char *name = text_of(lone->pair, inner->name);
-    const char *module = text_of(lone->pair, outer->name);
+    const char *name = tocsin_intern_string(lone->pair->names, inner->name);
+    const char *module = tocsin_intern_string(lone->pair->names, outer->name);
     size_t length = strlen(module);
     if (inner->name == outer->name)
         return inner->operation != outer->operation ? (int64_t)length : -1;
@@ -120,7 +114,7 @@ static bool is_fused(const lone_boundary *lone)
     for (uint32_t i = 0; i < lone->pair->a->items.count; ++i) {
         const tocsin_boundary *outer = &lone->pair->a->boundaries.items[i];
         if (outer->phase != boundary->phase || !outer->chain || !outer->chain->module ||
-            strcmp(text_of(lone->pair, outer->attribute), "output") != 0)
+            strcmp(tocsin_intern_string(lone->pair->names, outer->attribute), "output") != 0)
             continue;
         int64_t depth = depth_inside(lone, outer);
         if (depth >= 0 && depth >= nearest) {
@@ -184,13 +178,14 @@ bool tocsin_gap_add(const tocsin_comparison *comparison, const tocsin_paired_ste
     if (parting->gaps.count == TOCSIN_ALIGN_GAPS_MAX)
         return true;
     const tocsin_boundary *boundary = boundary_of(&lone);
-    tocsin_gap_found found = {.symbol = symbol,
-                              .gap = {.in_a = in_a,
-                                      .step = comparison->step,
-                                      .count = 1,
-                                      .name = text_of(pair, boundary->name),
-                                      .attribute = text_of(pair, boundary->attribute),
-                                      .operation = text_of(pair, boundary->operation),
-                                      .reason = tocsin_gap_text(reason_of(&lone))}};
+    tocsin_gap_found found = {
+        .symbol = symbol,
+        .gap = {.in_a = in_a,
+                .step = comparison->step,
+                .count = 1,
+                .name = tocsin_intern_string(pair->names, boundary->name),
+                .attribute = tocsin_intern_string(pair->names, boundary->attribute),
+                .operation = tocsin_intern_string(pair->names, boundary->operation),
+                .reason = tocsin_gap_text(reason_of(&lone))}};
     return TOCSIN_VEC_PUSH(&parting->gaps, found);
 }

@@ -6,26 +6,20 @@
  */
 #include "align/align.h"
 
-static const char *text_of(const tocsin_intern *names, uint32_t text)
-{
-    const char *found = text ? tocsin_intern_text(names, text, NULL) : NULL;
-    return found ? found : "";
-}
-
 void tocsin_boundary_id(const tocsin_intern *names, const tocsin_boundary *boundary,
                         tocsin_string *id)
 {
-    const char *phase = text_of(names, boundary->phase);
-    const char *attribute = text_of(names, boundary->attribute);
+    const char *phase = tocsin_intern_string(names, boundary->phase);
+    const char *attribute = tocsin_intern_string(names, boundary->attribute);
     bool at_end = (boundary->point & TOCSIN_MOMENT_MASK) == TOCSIN_MOMENT_EXIT;
     bool both = strcmp(attribute, "data") == 0 || strcmp(attribute, "grad") == 0;
     tocsin_string_append_text(id, phase[0] ? phase : "-");
     tocsin_string_append_char(id, '/');
-    tocsin_string_append_text(id, text_of(names, boundary->name));
+    tocsin_string_append_text(id, tocsin_intern_string(names, boundary->name));
     tocsin_string_append_char(id, '/');
     tocsin_string_append_text(id, attribute);
     tocsin_string_append_char(id, '@');
-    tocsin_string_append_text(id, text_of(names, boundary->operation));
+    tocsin_string_append_text(id, tocsin_intern_string(names, boundary->operation));
     if (at_end && both) /* all else is read either when a call begins or when it ends */
         tocsin_string_append_text(id, "/end");
 }

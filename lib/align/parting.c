@@ -14,12 +14,6 @@
 
 #define MEETINGS_MAX ((size_t)1 << 20)
 
-static const char *text_of(const tocsin_comparison *comparison, uint32_t text)
-{
-    const char *found = tocsin_intern_text(comparison->names, text, NULL);
-    return found ? found : "";
-}
-
 /* ---- differences ----------------------------------------------------------------------------- */
 
 static tocsin_difference difference_of(const tocsin_boundary *a, const tocsin_boundary *b)
@@ -143,7 +137,7 @@ static bool add_condition(const tocsin_comparison *comparison, const tocsin_boun
 {
     tocsin_parting *parting = comparison->parting;
     const tocsin_boundary *any = a ? a : b;
-    const char *name = text_of(comparison, any->name);
+    const char *name = tocsin_intern_string(comparison->names, any->name);
     for (size_t c = 0; c < parting->conditions.count; ++c) {
         if (strcmp(parting->conditions.items[c].name, name) == 0 &&
             parting->conditions.items[c].generator == any->generator)

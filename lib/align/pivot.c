@@ -19,8 +19,7 @@ const char *tocsin_aligner_keep(tocsin_aligner *aligner, const char *text)
 
 const char *tocsin_aligner_name(tocsin_aligner *aligner, uint32_t text)
 {
-    const char *found = text ? tocsin_intern_text(&aligner->names, text, NULL) : "";
-    return tocsin_aligner_keep(aligner, found ? found : "");
+    return tocsin_aligner_keep(aligner, tocsin_intern_string(&aligner->names, text));
 }
 
 /* ---- pivots ---------------------------------------------------------------------------------- */

@@ -261,19 +261,13 @@ tocsin_status tocsin_stability_read(const char *path, tocsin_stability **stabili
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-static void put_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
 static void put_boundary(tocsin_json *json, const tocsin_unstable_boundary *boundary)
 {
     tocsin_json_begin_object(json);
-    put_text(json, "fqn", boundary->name);
-    put_text(json, "role", boundary->attribute);
-    put_text(json, "op", boundary->operation);
-    put_text(json, "phase", boundary->phase);
+    tocsin_json_put_text(json, "fqn", boundary->name);
+    tocsin_json_put_text(json, "role", boundary->attribute);
+    tocsin_json_put_text(json, "op", boundary->operation);
+    tocsin_json_put_text(json, "phase", boundary->phase);
     tocsin_json_key(json, "differs");
     tocsin_json_unsigned(json, boundary->differs);
     tocsin_json_key(json, "step");

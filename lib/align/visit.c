@@ -9,19 +9,13 @@ typedef struct visit {
     tocsin_error *error;
 } visit;
 
-static const char *text_of(const visit *self, uint32_t text)
-{
-    const char *found = text ? tocsin_intern_text(self->names, text, NULL) : NULL;
-    return found ? found : "";
-}
-
 static tocsin_align_place place_of(const visit *self, const tocsin_boundary *boundary)
 {
-    return (tocsin_align_place){.name = text_of(self, boundary->name),
-                                .attribute = text_of(self, boundary->attribute),
-                                .operation = text_of(self, boundary->operation),
-                                .phase = text_of(self, boundary->phase),
-                                .site = text_of(self, boundary->site),
+    return (tocsin_align_place){.name = tocsin_intern_string(self->names, boundary->name),
+                                .attribute = tocsin_intern_string(self->names, boundary->attribute),
+                                .operation = tocsin_intern_string(self->names, boundary->operation),
+                                .phase = tocsin_intern_string(self->names, boundary->phase),
+                                .site = tocsin_intern_string(self->names, boundary->site),
                                 .call = boundary->point >> 2,
                                 .time_ns = boundary->time_ns,
                                 .digested = boundary->digested,

@@ -162,6 +162,8 @@ uint32_t tocsin_intern_find(const tocsin_intern *table, const void *bytes, size_
 /* The bytes of `id`, with a 0 after them, at an address that stays until _free. NULL for ids never
  * given. `count` may be NULL. */
 const char *tocsin_intern_text(const tocsin_intern *table, uint32_t id, size_t *count);
+/* The same as a text; "" for ids never given. */
+const char *tocsin_intern_string(const tocsin_intern *table, uint32_t id);
 uint32_t tocsin_intern_count(const tocsin_intern *table); /* the highest id */
 void tocsin_intern_free(tocsin_intern *table);
 
@@ -308,6 +310,9 @@ void tocsin_json_unsigned(tocsin_json *json, uint64_t value);
 void tocsin_json_real(tocsin_json *json, double value);
 void tocsin_json_bool(tocsin_json *json, bool value);
 void tocsin_json_null(tocsin_json *json);
+/* A member of the object that is open: key and value. */
+void tocsin_json_put_text(tocsin_json *json, const char *key, const char *text);
+void tocsin_json_put_unsigned(tocsin_json *json, const char *key, uint64_t value);
 
 /* tocsin_json_real's text, for other printers ("nan", "inf", "-inf" for what JSON does not have).
  * Returns its bytes without the 0. */

@@ -90,6 +90,12 @@ const char *tocsin_intern_text(const tocsin_intern *table, uint32_t id, size_t *
     return table->entries.items[id - 1].text;
 }
 
+const char *tocsin_intern_string(const tocsin_intern *table, uint32_t id)
+{
+    const char *text = tocsin_intern_text(table, id, NULL);
+    return text ? text : "";
+}
+
 uint32_t tocsin_intern_count(const tocsin_intern *table)
 {
     return (uint32_t)table->entries.count;

@@ -221,3 +221,15 @@ size_t tocsin_real_text(double value, char text[TOCSIN_REAL_TEXT_BYTES])
     assert(bytes < TOCSIN_REAL_TEXT_BYTES);
     return bytes;
 }
+
+void tocsin_json_put_text(tocsin_json *json, const char *key, const char *text)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_text(json, text);
+}
+
+void tocsin_json_put_unsigned(tocsin_json *json, const char *key, uint64_t value)
+{
+    tocsin_json_key(json, key);
+    tocsin_json_unsigned(json, value);
+}

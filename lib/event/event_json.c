@@ -28,18 +28,6 @@ static const flag_name state_flags[] = {{TOCSIN_STATE_PRESENT, "present"},
                                         {TOCSIN_STATE_HASHED, "hashed"},
                                         {TOCSIN_STATE_PIECE, "piece"}};
 
-static void put_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
-static void put_unsigned(tocsin_json *json, const char *key, uint64_t value)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_unsigned(json, value);
-}
-
 /* Numbers that JSON does not have become the strings "nan", "inf" and "-inf". */
 static void put_real(tocsin_json *json, const char *key, double value)
 {
@@ -56,7 +44,7 @@ static void put_hex(tocsin_json *json, const char *key, uint64_t value)
 {
     char text[17];
     snprintf(text, sizeof text, "%016llx", (unsigned long long)value);
-    put_text(json, key, text);
+    tocsin_json_put_text(json, key, text);
 }
 
 static void put_flags(tocsin_json *json, uint32_t flags, const flag_name *names, size_t count)
@@ -75,8 +63,8 @@ static void put_tensor(tocsin_json *json, const tocsin_dictionary *dictionary, u
 {
     const int64_t *sizes;
     uint32_t known = dictionary->shape(dictionary->producer, shape, &sizes);
-    put_text(json, "dtype", tocsin_dtype_name((tocsin_dtype)dtype));
-    put_unsigned(json, "ndim", ndim);
+    tocsin_json_put_text(json, "dtype", tocsin_dtype_name((tocsin_dtype)dtype));
+    tocsin_json_put_unsigned(json, "ndim", ndim);
     tocsin_json_key(json, "shape");
     if (!sizes && ndim > 0) {
         tocsin_json_null(json);
@@ -92,10 +80,10 @@ static void put_value(tocsin_json *json, const tocsin_dictionary *dictionary,
                       const tocsin_value *value)
 {
     tocsin_json_begin_object(json);
-    put_text(json, "name", dictionary->string(dictionary->producer, value->name));
-    put_text(json, "kind", tocsin_value_kind_name((tocsin_value_kind)value->kind));
+    tocsin_json_put_text(json, "name", dictionary->string(dictionary->producer, value->name));
+    tocsin_json_put_text(json, "kind", tocsin_value_kind_name((tocsin_value_kind)value->kind));
     if (value->type)
-        put_text(json, "type", dictionary->string(dictionary->producer, value->type));
+        tocsin_json_put_text(json, "type", dictionary->string(dictionary->producer, value->type));
     switch (value->kind) {
     case TOCSIN_VALUE_BOOL:
         tocsin_json_key(json, "value");
@@ -110,15 +98,16 @@ static void put_value(tocsin_json *json, const tocsin_dictionary *dictionary,
         break;
     case TOCSIN_VALUE_STRING:
     case TOCSIN_VALUE_MODULE:
-        put_text(json, "value", dictionary->string(dictionary->producer, value->as.text));
+        tocsin_json_put_text(json, "value",
+                             dictionary->string(dictionary->producer, value->as.text));
         break;
     case TOCSIN_VALUE_TENSOR:
         put_tensor(json, dictionary, value->dtype, value->ndim, value->as.shape);
         if (value->count)
-            put_unsigned(json, "memory", value->count);
+            tocsin_json_put_unsigned(json, "memory", value->count);
         break;
     case TOCSIN_VALUE_SEQUENCE:
-        put_unsigned(json, "count", value->count);
+        tocsin_json_put_unsigned(json, "count", value->count);
         break;
     default:
         break;
@@ -141,18 +130,20 @@ static void put_values(tocsin_json *json, const tocsin_dictionary *dictionary,
 static void put_call(tocsin_json *json, const tocsin_dictionary *dictionary,
                      const tocsin_event *event)
 {
-    put_text(json, "function", dictionary->function_name(dictionary->producer, event->function));
-    put_text(json, "role",
-             tocsin_role_name(dictionary->function_role(dictionary->producer, event->function)));
+    tocsin_json_put_text(json, "function",
+                         dictionary->function_name(dictionary->producer, event->function));
+    tocsin_json_put_text(
+        json, "role",
+        tocsin_role_name(dictionary->function_role(dictionary->producer, event->function)));
     if (event->site) {
         uint32_t line;
         const char *function;
         const char *file = dictionary->site(dictionary->producer, event->site, &line, &function);
         tocsin_json_key(json, "site");
         tocsin_json_begin_object(json);
-        put_text(json, "file", file);
-        put_unsigned(json, "line", line);
-        put_text(json, "function", function);
+        tocsin_json_put_text(json, "file", file);
+        tocsin_json_put_unsigned(json, "line", line);
+        tocsin_json_put_text(json, "function", function);
         tocsin_json_end_object(json);
     }
     put_values(json, dictionary, event);
@@ -161,13 +152,16 @@ static void put_call(tocsin_json *json, const tocsin_dictionary *dictionary,
 static void put_state(tocsin_json *json, const tocsin_dictionary *dictionary,
                       const tocsin_state *state)
 {
-    put_text(json, "variable", dictionary->variable_name(dictionary->producer, state->variable));
-    put_text(json, "variable_kind",
-             tocsin_variable_kind_name(
-                 dictionary->variable_kind(dictionary->producer, state->variable)));
-    put_text(json, "type", dictionary->variable_type(dictionary->producer, state->variable));
-    put_text(json, "attribute", dictionary->string(dictionary->producer, state->attribute));
-    put_text(json, "moment", state->moment == TOCSIN_MOMENT_ENTER ? "enter" : "exit");
+    tocsin_json_put_text(json, "variable",
+                         dictionary->variable_name(dictionary->producer, state->variable));
+    tocsin_json_put_text(json, "variable_kind",
+                         tocsin_variable_kind_name(
+                             dictionary->variable_kind(dictionary->producer, state->variable)));
+    tocsin_json_put_text(json, "type",
+                         dictionary->variable_type(dictionary->producer, state->variable));
+    tocsin_json_put_text(json, "attribute",
+                         dictionary->string(dictionary->producer, state->attribute));
+    tocsin_json_put_text(json, "moment", state->moment == TOCSIN_MOMENT_ENTER ? "enter" : "exit");
     put_flags(json, state->flags, state_flags, TOCSIN_COUNT_OF(state_flags));
     if (state->flags & TOCSIN_STATE_PRESENT)
         put_tensor(json, dictionary, state->dtype, state->ndim, state->shape);
@@ -177,9 +171,9 @@ static void put_state(tocsin_json *json, const tocsin_dictionary *dictionary,
         put_hex(json, "sum", state->digest.sum);
         put_hex(json, "exclusive", state->digest.exclusive);
         put_hex(json, "polynomial", state->digest.polynomial);
-        put_unsigned(json, "nan_count", state->statistics.nan_count);
-        put_unsigned(json, "inf_count", state->statistics.inf_count);
-        put_unsigned(json, "zero_count", state->statistics.zero_count);
+        tocsin_json_put_unsigned(json, "nan_count", state->statistics.nan_count);
+        tocsin_json_put_unsigned(json, "inf_count", state->statistics.inf_count);
+        tocsin_json_put_unsigned(json, "zero_count", state->statistics.zero_count);
         put_real(json, "absmax", state->statistics.absmax);
         put_real(json, "sum_squares", state->statistics.sum_squares);
     }
@@ -191,11 +185,11 @@ void tocsin_event_put_json(const tocsin_event *event, const tocsin_dictionary *d
     tocsin_json_begin_object(json);
     tocsin_json_key(json, "pid");
     tocsin_json_integer(json, dictionary->pid);
-    put_unsigned(json, "thread", event->thread);
-    put_unsigned(json, "time_ns", event->time_ns);
-    put_unsigned(json, "depth", event->depth);
-    put_unsigned(json, "call", event->call);
-    put_text(json, "kind", tocsin_event_kind_name((tocsin_event_kind)event->kind));
+    tocsin_json_put_unsigned(json, "thread", event->thread);
+    tocsin_json_put_unsigned(json, "time_ns", event->time_ns);
+    tocsin_json_put_unsigned(json, "depth", event->depth);
+    tocsin_json_put_unsigned(json, "call", event->call);
+    tocsin_json_put_text(json, "kind", tocsin_event_kind_name((tocsin_event_kind)event->kind));
     switch (event->kind) {
     case TOCSIN_EVENT_STATE:
         put_state(json, dictionary, &event->state);
@@ -203,7 +197,7 @@ void tocsin_event_put_json(const tocsin_event *event, const tocsin_dictionary *d
             put_values(json, dictionary, event);
         break;
     case TOCSIN_EVENT_META:
-        put_text(json, "key", dictionary->string(dictionary->producer, event->key));
+        tocsin_json_put_text(json, "key", dictionary->string(dictionary->producer, event->key));
         tocsin_json_key(json, "value");
         put_value(json, dictionary, &event->values[0]);
         break;

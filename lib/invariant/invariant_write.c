@@ -34,19 +34,13 @@ static void put_scalar(const tocsin_vocabulary *vocabulary, tocsin_scalar scalar
     }
 }
 
-static void put_member(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
 static void put_callable(const tocsin_vocabulary *vocabulary, uint8_t role, tocsin_symbol name,
                          tocsin_json *json)
 {
     if (role != TOCSIN_ROLE_NONE)
-        put_member(json, "role", tocsin_role_name((tocsin_role)role));
+        tocsin_json_put_text(json, "role", tocsin_role_name((tocsin_role)role));
     else
-        put_member(json, "function", tocsin_symbol_text(vocabulary, name));
+        tocsin_json_put_text(json, "function", tocsin_symbol_text(vocabulary, name));
 }
 
 /* "relation/subject" */
@@ -55,7 +49,7 @@ static void put_subject(const char *name, tocsin_json *json)
     size_t bytes = strcspn(name, "/");
     tocsin_json_key(json, "name");
     tocsin_json_string(json, name, bytes);
-    put_member(json, "subject", name + bytes + (name[bytes] != 0));
+    tocsin_json_put_text(json, "subject", name + bytes + (name[bytes] != 0));
 }
 
 static void put_population(const tocsin_vocabulary *vocabulary, tocsin_population population,
@@ -65,7 +59,7 @@ static void put_population(const tocsin_vocabulary *vocabulary, tocsin_populatio
     const tocsin_population_trait *trait = tocsin_population_get_trait(key.kind);
     tocsin_json_key(json, "population");
     tocsin_json_begin_object(json);
-    put_member(json, "kind", trait->slug);
+    tocsin_json_put_text(json, "kind", trait->slug);
     switch (trait->members) {
     case TOCSIN_MEMBERS_NONE:
         break;
@@ -73,19 +67,19 @@ static void put_population(const tocsin_vocabulary *vocabulary, tocsin_populatio
         put_callable(vocabulary, key.role, key.name, json);
         break;
     case TOCSIN_MEMBERS_REPLICA:
-        put_member(json, "variable", tocsin_variable_slug(key.variable));
-        put_member(json, "attribute", tocsin_symbol_text(vocabulary, key.name));
-        put_member(json, "role", tocsin_role_name((tocsin_role)key.role));
-        put_member(json, "moment", key.moment == TOCSIN_MOMENT_ENTER ? "enter" : "exit");
+        tocsin_json_put_text(json, "variable", tocsin_variable_slug(key.variable));
+        tocsin_json_put_text(json, "attribute", tocsin_symbol_text(vocabulary, key.name));
+        tocsin_json_put_text(json, "role", tocsin_role_name((tocsin_role)key.role));
+        tocsin_json_put_text(json, "moment", key.moment == TOCSIN_MOMENT_ENTER ? "enter" : "exit");
         break;
     case TOCSIN_MEMBERS_VARIABLE:
-        put_member(json, "variable", tocsin_variable_slug(key.variable));
+        tocsin_json_put_text(json, "variable", tocsin_variable_slug(key.variable));
         break;
     case TOCSIN_MEMBERS_USER:
         put_subject(tocsin_symbol_text(vocabulary, key.name), json);
         break;
     case TOCSIN_MEMBERS_ARGUMENT:
-        put_member(json, "argument", tocsin_symbol_text(vocabulary, key.name));
+        tocsin_json_put_text(json, "argument", tocsin_symbol_text(vocabulary, key.name));
         break;
     }
     tocsin_json_end_object(json);
@@ -96,19 +90,19 @@ static void put_fact(const tocsin_vocabulary *vocabulary, tocsin_fact fact, tocs
     tocsin_fact_key key = tocsin_fact_get_key(vocabulary, fact);
     tocsin_json_key(json, "fact");
     tocsin_json_begin_object(json);
-    put_member(json, "is", tocsin_predicate_slug(key.predicate));
+    tocsin_json_put_text(json, "is", tocsin_predicate_slug(key.predicate));
     tocsin_fact_members members = tocsin_predicate_members(key.predicate);
     bool argument = members == TOCSIN_FACT_MEMBERS_ARGUMENT;
     if (members == TOCSIN_FACT_MEMBERS_CALLEE || argument)
         put_callable(vocabulary, key.role, key.name, json);
     else if (members == TOCSIN_FACT_MEMBERS_CLAIM)
-        put_member(json, "claim", tocsin_symbol_text(vocabulary, key.name));
+        tocsin_json_put_text(json, "claim", tocsin_symbol_text(vocabulary, key.name));
     else if (members != TOCSIN_FACT_MEMBERS_NONE)
-        put_member(json, "field", tocsin_symbol_text(vocabulary, key.name));
+        tocsin_json_put_text(json, "field", tocsin_symbol_text(vocabulary, key.name));
     if (members == TOCSIN_FACT_MEMBERS_OTHER)
-        put_member(json, "other", tocsin_symbol_text(vocabulary, key.other));
+        tocsin_json_put_text(json, "other", tocsin_symbol_text(vocabulary, key.other));
     if (argument)
-        put_member(json, "field", tocsin_symbol_text(vocabulary, key.other));
+        tocsin_json_put_text(json, "field", tocsin_symbol_text(vocabulary, key.other));
     if (members == TOCSIN_FACT_MEMBERS_VALUE || argument) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, key.value, json);
@@ -122,8 +116,8 @@ static void put_clause(const tocsin_vocabulary *vocabulary, const tocsin_clause 
     static const char *const kinds[] = {"", "constant", "consistent", "unequal", "exist"};
     assert(clause->kind > 0 && clause->kind < TOCSIN_COUNT_OF(kinds));
     tocsin_json_begin_object(json);
-    put_member(json, "kind", kinds[clause->kind]);
-    put_member(json, "field", tocsin_symbol_text(vocabulary, clause->field));
+    tocsin_json_put_text(json, "kind", kinds[clause->kind]);
+    tocsin_json_put_text(json, "field", tocsin_symbol_text(vocabulary, clause->field));
     if (clause->value != 0) {
         tocsin_json_key(json, "value");
         put_scalar(vocabulary, clause->value, json);
@@ -136,7 +130,7 @@ void tocsin_invariant_put_json(const tocsin_vocabulary *vocabulary,
 {
     tocsin_relation_kind relation = tocsin_population_relation(vocabulary, invariant->population);
     const tocsin_precondition *when = &invariant->when;
-    put_member(json, "relation", tocsin_relation_name(relation));
+    tocsin_json_put_text(json, "relation", tocsin_relation_name(relation));
     put_population(vocabulary, invariant->population, json);
     put_fact(vocabulary, invariant->fact, json);
     if (when->inverted) {
@@ -157,7 +151,7 @@ void tocsin_invariant_put_json(const tocsin_vocabulary *vocabulary,
 static void put_header(size_t count, tocsin_json *json)
 {
     tocsin_json_begin_object(json);
-    put_member(json, "format", TOCSIN_INVARIANTS_FORMAT);
+    tocsin_json_put_text(json, "format", TOCSIN_INVARIANTS_FORMAT);
     tocsin_json_key(json, "version");
     tocsin_json_integer(json, TOCSIN_INVARIANTS_VERSION);
     tocsin_json_key(json, "count");
@@ -169,7 +163,7 @@ static void put_entry(const tocsin_invariant_set *set, const tocsin_invariant_en
                       tocsin_json *json)
 {
     tocsin_json_begin_object(json);
-    put_member(json, "id", entry->id);
+    tocsin_json_put_text(json, "id", entry->id);
     tocsin_invariant_put_json(set->vocabulary, &entry->invariant, json);
     tocsin_json_key(json, "support");
     tocsin_json_begin_object(json);
@@ -182,7 +176,7 @@ static void put_entry(const tocsin_invariant_set *set, const tocsin_invariant_en
         tocsin_json_unsigned(json, entry->invariant.held_out);
     }
     tocsin_json_end_object(json);
-    put_member(json, "text", entry->sentence);
+    tocsin_json_put_text(json, "text", entry->sentence);
     tocsin_json_end_object(json);
 }
 

@@ -6,18 +6,6 @@
 
 #include <inttypes.h>
 
-static void put_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
-static void put_count(tocsin_json *json, const char *key, uint64_t count)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_unsigned(json, count);
-}
-
 static void put_rank(tocsin_json *json, const tocsin_align_rank *rank)
 {
     char digest[33];
@@ -25,16 +13,16 @@ static void put_rank(tocsin_json *json, const tocsin_align_rank *rank)
              rank->prefix_digest[0]);
     tocsin_json_begin_object(json);
     tocsin_report_json_rank(json, rank->rank);
-    put_count(json, "boundaries", rank->prefix);
-    put_text(json, "digest", digest);
-    put_count(json, "compared", rank->compared);
-    put_count(json, "equal", rank->equal);
-    put_count(json, "unknown", rank->unknown);
-    put_count(json, "only_a", rank->only_a);
-    put_count(json, "only_b", rank->only_b);
-    put_count(json, "steps_a", rank->steps_a);
-    put_count(json, "steps_b", rank->steps_b);
-    put_count(json, "diverged_step", (uint64_t)rank->diverged_step);
+    tocsin_json_put_unsigned(json, "boundaries", rank->prefix);
+    tocsin_json_put_text(json, "digest", digest);
+    tocsin_json_put_unsigned(json, "compared", rank->compared);
+    tocsin_json_put_unsigned(json, "equal", rank->equal);
+    tocsin_json_put_unsigned(json, "unknown", rank->unknown);
+    tocsin_json_put_unsigned(json, "only_a", rank->only_a);
+    tocsin_json_put_unsigned(json, "only_b", rank->only_b);
+    tocsin_json_put_unsigned(json, "steps_a", rank->steps_a);
+    tocsin_json_put_unsigned(json, "steps_b", rank->steps_b);
+    tocsin_json_put_unsigned(json, "diverged_step", (uint64_t)rank->diverged_step);
     tocsin_json_end_object(json);
 }
 
@@ -50,7 +38,7 @@ static tocsin_status put_versions(tocsin_json *json, const char *key, const char
     tocsin_json_key(json, key);
     tocsin_json_begin_object(json);
     while (versions && tocsin_json_next_member(versions, &cursor, &name, &value))
-        put_text(json, name, tocsin_json_get_text(value));
+        tocsin_json_put_text(json, name, tocsin_json_get_text(value));
     tocsin_json_end_object(json);
     tocsin_json_free(run);
     return TOCSIN_OK;
@@ -61,9 +49,9 @@ static tocsin_status put_certificate(tocsin_string *out, const tocsin_align_resu
 {
     tocsin_json json = {.out = out};
     tocsin_json_begin_object(&json);
-    put_text(&json, "format", "tocsin-align-certificate");
-    put_count(&json, "version", 1);
-    put_text(&json, "verdict", tocsin_align_verdict_name(result->verdict));
+    tocsin_json_put_text(&json, "format", "tocsin-align-certificate");
+    tocsin_json_put_unsigned(&json, "version", 1);
+    tocsin_json_put_text(&json, "verdict", tocsin_align_verdict_name(result->verdict));
     tocsin_json_key(&json, "identical");
     tocsin_json_begin_array(&json);
     for (size_t r = 0; r < result->rank_count; ++r)

@@ -49,18 +49,6 @@ void tocsin_report_text_cone(tocsin_string *out, const tocsin_alignment_view *vi
     }
 }
 
-static void write_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
-static void write_count(tocsin_json *json, const char *key, uint64_t count)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_unsigned(json, count);
-}
-
 static void write_cone(tocsin_json *json, const tocsin_align_cone *cone)
 {
     tocsin_json_begin_object(json);
@@ -69,19 +57,19 @@ static void write_cone(tocsin_json *json, const tocsin_align_cone *cone)
     tocsin_json_begin_array(json);
     for (size_t s = 0; s < cone->step_count; ++s) {
         tocsin_json_begin_object(json);
-        write_count(json, "step", (uint64_t)cone->steps[s].step);
-        write_count(json, "compared", cone->steps[s].compared);
-        write_count(json, "differing", cone->steps[s].differing);
+        tocsin_json_put_unsigned(json, "step", (uint64_t)cone->steps[s].step);
+        tocsin_json_put_unsigned(json, "compared", cone->steps[s].compared);
+        tocsin_json_put_unsigned(json, "differing", cone->steps[s].differing);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);
-    write_count(json, "names", cone->names);
+    tocsin_json_put_unsigned(json, "names", cone->names);
     tocsin_json_key(json, "reached");
     tocsin_json_begin_array(json);
     for (size_t r = 0; r < cone->reached_count && r < REACHED_JSON; ++r) {
         tocsin_json_begin_object(json);
-        write_text(json, "id", cone->reached[r].id);
-        write_count(json, "step", (uint64_t)cone->reached[r].step);
+        tocsin_json_put_text(json, "id", cone->reached[r].id);
+        tocsin_json_put_unsigned(json, "step", (uint64_t)cone->reached[r].step);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);
@@ -131,14 +119,14 @@ void tocsin_report_json_accepted(tocsin_json *json, const tocsin_align_result *r
     for (size_t r = 0; r < result->accepted_count; ++r) {
         const tocsin_align_accepted *accepted = &result->accepted[r];
         tocsin_json_begin_object(json);
-        write_text(json, "id", accepted->rule.id);
-        write_text(json, "because", accepted->rule.because);
-        write_text(json, "by", accepted->rule.by);
-        write_text(json, "on", accepted->rule.on);
-        write_text(json, "until", accepted->rule.until);
+        tocsin_json_put_text(json, "id", accepted->rule.id);
+        tocsin_json_put_text(json, "because", accepted->rule.because);
+        tocsin_json_put_text(json, "by", accepted->rule.by);
+        tocsin_json_put_text(json, "on", accepted->rule.on);
+        tocsin_json_put_text(json, "until", accepted->rule.until);
         tocsin_json_key(json, "expired");
         tocsin_json_bool(json, accepted->rule.expired);
-        write_count(json, "count", accepted->count);
+        tocsin_json_put_unsigned(json, "count", accepted->count);
         tocsin_json_key(json, "step");
         if (accepted->count > 0)
             tocsin_json_integer(json, accepted->step);

@@ -3,18 +3,6 @@
 
 #include <inttypes.h>
 
-static void write_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
-static void write_count(tocsin_json *json, const char *key, uint64_t count)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_unsigned(json, count);
-}
-
 void tocsin_report_json_rank(tocsin_json *json, int64_t rank)
 {
     tocsin_json_key(json, "rank");
@@ -46,7 +34,7 @@ static void write_elements(tocsin_json *json, const tocsin_align_pivot *pivot)
         for (uint32_t axis = 0; axis < pivot->ndim; ++axis)
             tocsin_json_integer(json, pivot->index[axis]);
         tocsin_json_end_array(json);
-        write_count(json, "word", pivot->word);
+        tocsin_json_put_unsigned(json, "word", pivot->word);
         tocsin_json_key(json, "delta");
         tocsin_json_integer(json, pivot->change.delta);
         write_bits(json, "bits_set", pivot->change.set);
@@ -63,13 +51,13 @@ static void write_side(tocsin_json *json, const char *key, const tocsin_align_si
              side->digest.polynomial, side->digest.exclusive);
     tocsin_json_key(json, key);
     tocsin_json_begin_object(json);
-    write_text(json, "value", side->value);
-    write_text(json, "digest", digest);
-    write_count(json, "nan", side->statistics.nan_count);
-    write_count(json, "inf", side->statistics.inf_count);
+    tocsin_json_put_text(json, "value", side->value);
+    tocsin_json_put_text(json, "digest", digest);
+    tocsin_json_put_unsigned(json, "nan", side->statistics.nan_count);
+    tocsin_json_put_unsigned(json, "inf", side->statistics.inf_count);
     tocsin_json_key(json, "absmax");
     tocsin_json_real(json, side->statistics.absmax);
-    write_text(json, "fqn", side->name[0] ? side->name : NULL);
+    tocsin_json_put_text(json, "fqn", side->name[0] ? side->name : NULL);
     tocsin_json_key(json, "index");
     if (side->index)
         tocsin_json_begin_array(json);
@@ -86,20 +74,20 @@ static void write_side(tocsin_json *json, const char *key, const tocsin_align_si
 /* Empty texts are nothing: null. */
 static void write_known(tocsin_json *json, const char *key, const char *text)
 {
-    write_text(json, key, text[0] ? text : NULL);
+    tocsin_json_put_text(json, key, text[0] ? text : NULL);
 }
 
 /* Which boundary it is, and whether the difference arose there. */
 static void write_origin(tocsin_json *json, const tocsin_align_pivot *pivot)
 {
-    write_text(json, "id", pivot->id);
+    tocsin_json_put_text(json, "id", pivot->id);
     tocsin_json_key(json, "micro_batch");
     if (pivot->micro_batch > 0)
         tocsin_json_unsigned(json, pivot->micro_batch);
     else
         tocsin_json_null(json);
-    write_count(json, "ordinal", pivot->ordinal);
-    write_text(json, "cause", tocsin_align_cause_text(pivot->cause));
+    tocsin_json_put_unsigned(json, "ordinal", pivot->ordinal);
+    tocsin_json_put_text(json, "cause", tocsin_align_cause_text(pivot->cause));
     write_known(json, "source", pivot->source);
     write_known(json, "last_equal", pivot->last_equal);
 }
@@ -107,14 +95,14 @@ static void write_origin(tocsin_json *json, const tocsin_align_pivot *pivot)
 static void write_pivot(tocsin_json *json, const tocsin_align_pivot *pivot)
 {
     tocsin_json_begin_object(json);
-    write_text(json, "fqn", pivot->name);
-    write_text(json, "op", pivot->operation);
-    write_text(json, "phase", pivot->phase);
+    tocsin_json_put_text(json, "fqn", pivot->name);
+    tocsin_json_put_text(json, "op", pivot->operation);
+    tocsin_json_put_text(json, "phase", pivot->phase);
     tocsin_json_key(json, "step");
     tocsin_json_integer(json, pivot->step);
     tocsin_report_json_rank(json, pivot->rank);
-    write_text(json, "role", pivot->attribute);
-    write_text(json, "difference", tocsin_difference_text(pivot->difference));
+    tocsin_json_put_text(json, "role", pivot->attribute);
+    tocsin_json_put_text(json, "difference", tocsin_difference_text(pivot->difference));
     write_elements(json, pivot);
     tocsin_report_json_tiles(json, pivot);
     tocsin_json_key(json, "stack");
@@ -136,15 +124,15 @@ static void write_ranks(tocsin_json *json, const tocsin_align_result *result)
         const tocsin_align_rank *rank = &result->ranks[r];
         tocsin_json_begin_object(json);
         tocsin_report_json_rank(json, rank->rank);
-        write_count(json, "boundaries", rank->prefix);
-        write_count(json, "compared", rank->compared);
-        write_count(json, "equal", rank->equal);
-        write_count(json, "unknown", rank->unknown);
-        write_count(json, "renamed", rank->renamed);
-        write_count(json, "only_a", rank->only_a);
-        write_count(json, "only_b", rank->only_b);
-        write_count(json, "steps_a", rank->steps_a);
-        write_count(json, "steps_b", rank->steps_b);
+        tocsin_json_put_unsigned(json, "boundaries", rank->prefix);
+        tocsin_json_put_unsigned(json, "compared", rank->compared);
+        tocsin_json_put_unsigned(json, "equal", rank->equal);
+        tocsin_json_put_unsigned(json, "unknown", rank->unknown);
+        tocsin_json_put_unsigned(json, "renamed", rank->renamed);
+        tocsin_json_put_unsigned(json, "only_a", rank->only_a);
+        tocsin_json_put_unsigned(json, "only_b", rank->only_b);
+        tocsin_json_put_unsigned(json, "steps_a", rank->steps_a);
+        tocsin_json_put_unsigned(json, "steps_b", rank->steps_b);
         tocsin_json_key(json, "diverged_step");
         if (rank->diverged_step > 0)
             tocsin_json_integer(json, rank->diverged_step);
@@ -167,11 +155,11 @@ void tocsin_report_json_conditions(tocsin_json *json, const tocsin_align_result 
         if (condition->generator != generators)
             continue;
         tocsin_json_begin_object(json);
-        write_text(json, "name", condition->name);
+        tocsin_json_put_text(json, "name", condition->name);
         if (!generators) {
-            write_text(json, "a", condition->a[0] ? condition->a : NULL);
-            write_text(json, "b", condition->b[0] ? condition->b : NULL);
-            write_text(json, "rating", tocsin_rating_text(condition->rating));
+            tocsin_json_put_text(json, "a", condition->a[0] ? condition->a : NULL);
+            tocsin_json_put_text(json, "b", condition->b[0] ? condition->b : NULL);
+            tocsin_json_put_text(json, "rating", tocsin_rating_text(condition->rating));
         }
         tocsin_json_key(json, "step");
         tocsin_json_integer(json, condition->step);
@@ -188,15 +176,15 @@ static void write_gaps(tocsin_json *json, const tocsin_align_result *result)
     for (size_t g = 0; g < result->gap_count; ++g) {
         const tocsin_align_gap *gap = &result->gaps[g];
         tocsin_json_begin_object(json);
-        write_text(json, "run", gap->in_a ? "a" : "b");
-        write_text(json, "fqn", gap->name);
-        write_text(json, "role", gap->attribute);
-        write_text(json, "op", gap->operation);
-        write_text(json, "reason", gap->reason);
+        tocsin_json_put_text(json, "run", gap->in_a ? "a" : "b");
+        tocsin_json_put_text(json, "fqn", gap->name);
+        tocsin_json_put_text(json, "role", gap->attribute);
+        tocsin_json_put_text(json, "op", gap->operation);
+        tocsin_json_put_text(json, "reason", gap->reason);
         tocsin_json_key(json, "step");
         tocsin_json_integer(json, gap->step);
         tocsin_report_json_rank(json, gap->rank);
-        write_count(json, "count", gap->count);
+        tocsin_json_put_unsigned(json, "count", gap->count);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);
@@ -207,17 +195,17 @@ void tocsin_report_json_alignment(tocsin_string *out, const tocsin_alignment_vie
     const tocsin_align_result *result = view->result;
     tocsin_json json = {.out = out};
     tocsin_json_begin_object(&json);
-    write_count(&json, "schema", 1);
-    write_text(&json, "verdict", tocsin_align_verdict_name(result->verdict));
-    write_text(&json, "a", view->a);
-    write_text(&json, "b", view->b);
+    tocsin_json_put_unsigned(&json, "schema", 1);
+    tocsin_json_put_text(&json, "verdict", tocsin_align_verdict_name(result->verdict));
+    tocsin_json_put_text(&json, "a", view->a);
+    tocsin_json_put_text(&json, "b", view->b);
     write_ranks(&json, result);
     tocsin_json_key(&json, "pivots");
     tocsin_json_begin_array(&json);
     for (size_t p = 0; p < result->pivot_count; ++p)
         write_pivot(&json, &result->pivots[p]);
     tocsin_json_end_array(&json);
-    write_count(&json, "downstream_ranks", result->downstream);
+    tocsin_json_put_unsigned(&json, "downstream_ranks", result->downstream);
     tocsin_report_json_conditions(&json, result, false);
     tocsin_report_json_conditions(&json, result, true);
     tocsin_report_json_cone(&json, result);

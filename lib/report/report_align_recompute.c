@@ -49,12 +49,9 @@ void tocsin_report_json_recompute(tocsin_json *json, const tocsin_align_result *
     tocsin_json_begin_array(json);
     for (unsigned run = 0; run < (result->itself ? 1 : 2); ++run) {
         tocsin_json_begin_object(json);
-        tocsin_json_key(json, "run");
-        tocsin_json_text(json, run == 0 ? "a" : "b");
-        tocsin_json_key(json, "compared");
-        tocsin_json_unsigned(json, result->recompute[run].compared);
-        tocsin_json_key(json, "equal");
-        tocsin_json_unsigned(json, result->recompute[run].equal);
+        tocsin_json_put_text(json, "run", run == 0 ? "a" : "b");
+        tocsin_json_put_unsigned(json, "compared", result->recompute[run].compared);
+        tocsin_json_put_unsigned(json, "equal", result->recompute[run].equal);
         tocsin_json_key(json, "differing");
         tocsin_json_begin_array(json);
         for (size_t r = 0; r < result->recomputed_count; ++r) {

@@ -79,8 +79,7 @@ static void write_element(tocsin_json *json, const tocsin_align_pivot *pivot,
     for (uint32_t axis = 0; axis < pivot->shape_ndim; ++axis)
         tocsin_json_integer(json, tile->index[axis]);
     tocsin_json_end_array(json);
-    tocsin_json_key(json, "word");
-    tocsin_json_unsigned(json, tile->word);
+    tocsin_json_put_unsigned(json, "word", tile->word);
     tocsin_json_key(json, "delta");
     tocsin_json_integer(json, tile->change.delta);
     tocsin_json_end_object(json);
@@ -88,8 +87,7 @@ static void write_element(tocsin_json *json, const tocsin_align_pivot *pivot,
 
 void tocsin_report_json_tiles(tocsin_json *json, const tocsin_align_pivot *pivot)
 {
-    tocsin_json_key(json, "tiles_compared");
-    tocsin_json_unsigned(json, pivot->tiles_compared);
+    tocsin_json_put_unsigned(json, "tiles_compared", pivot->tiles_compared);
     tocsin_json_key(json, "tiles");
     tocsin_json_begin_array(json);
     for (size_t t = 0; t < pivot->tile_count; ++t) {

@@ -66,12 +66,9 @@ void tocsin_report_json_unstable(tocsin_json *json, const tocsin_align_result *r
             tocsin_json_null(json);
         else
             tocsin_json_integer(json, boundary->rank);
-        tocsin_json_key(json, "differs");
-        tocsin_json_unsigned(json, boundary->differs);
-        tocsin_json_key(json, "repeats");
-        tocsin_json_unsigned(json, result->unstable[u].repeats);
-        tocsin_json_key(json, "count");
-        tocsin_json_unsigned(json, result->unstable[u].count);
+        tocsin_json_put_unsigned(json, "differs", boundary->differs);
+        tocsin_json_put_unsigned(json, "repeats", result->unstable[u].repeats);
+        tocsin_json_put_unsigned(json, "count", result->unstable[u].count);
         tocsin_json_end_object(json);
     }
     tocsin_json_end_array(json);

@@ -89,12 +89,9 @@ static void write_composition(tocsin_json *json, const char *run,
     if (composed->ranks == 0)
         return;
     tocsin_json_begin_object(json);
-    tocsin_json_key(json, "run");
-    tocsin_json_text(json, run);
-    tocsin_json_key(json, "ranks");
-    tocsin_json_unsigned(json, composed->ranks);
-    tocsin_json_key(json, "boundaries");
-    tocsin_json_unsigned(json, composed->boundaries);
+    tocsin_json_put_text(json, "run", run);
+    tocsin_json_put_unsigned(json, "ranks", composed->ranks);
+    tocsin_json_put_unsigned(json, "boundaries", composed->boundaries);
     tocsin_json_key(json, "incomparable");
     tocsin_json_begin_object(json);
     for (size_t r = 0; r < TOCSIN_INCOMPARABLE_COUNT; ++r) {
@@ -120,15 +117,13 @@ void tocsin_report_json_whole(tocsin_json *json, const tocsin_align_result *resu
     for (size_t r = 0; r < result->replica_count; ++r) {
         const tocsin_align_replicas *replicas = &result->replicas[r];
         tocsin_json_begin_object(json);
-        tocsin_json_key(json, "run");
-        tocsin_json_text(json, replicas->in_a ? "a" : "b");
+        tocsin_json_put_text(json, "run", replicas->in_a ? "a" : "b");
         tocsin_json_key(json, "ranks");
         tocsin_json_begin_array(json);
         tocsin_json_integer(json, replicas->rank_a);
         tocsin_json_integer(json, replicas->rank_b);
         tocsin_json_end_array(json);
-        tocsin_json_key(json, "count");
-        tocsin_json_unsigned(json, replicas->count);
+        tocsin_json_put_unsigned(json, "count", replicas->count);
         tocsin_json_key(json, "first");
         write_pivot(json, &replicas->first);
         tocsin_json_end_object(json);

@@ -6,18 +6,6 @@
 
 #include <assert.h>
 
-static void write_text(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
-static void write_count(tocsin_json *json, const char *key, uint64_t count)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_unsigned(json, count);
-}
-
 /* Negative means unknown. */
 static void write_number(tocsin_json *json, const char *key, int64_t number)
 {
@@ -33,45 +21,45 @@ static void write_finding(tocsin_json *json, const tocsin_finding *finding)
 {
     assert(finding && finding->code && finding->rendered);
     tocsin_json_begin_object(json);
-    write_text(json, "code", finding->code);
-    write_text(json, "invariant", finding->invariant);
+    tocsin_json_put_text(json, "code", finding->code);
+    tocsin_json_put_text(json, "invariant", finding->invariant);
     write_number(json, "step", finding->step);
     write_number(json, "last_step", finding->last_step);
     write_number(json, "rank", finding->rank);
-    write_count(json, "occurrences", finding->occurrences);
-    write_count(json, "cluster", finding->cluster);
-    write_text(json, "cause", finding->cause);
-    write_text(json, "severity", finding->severity);
-    write_text(json, "relation", finding->relation);
-    write_text(json, "entity", finding->entity);
-    write_text(json, "site", finding->site);
-    write_text(json, "sentence", finding->sentence);
-    write_text(json, "rendered", finding->rendered);
+    tocsin_json_put_unsigned(json, "occurrences", finding->occurrences);
+    tocsin_json_put_unsigned(json, "cluster", finding->cluster);
+    tocsin_json_put_text(json, "cause", finding->cause);
+    tocsin_json_put_text(json, "severity", finding->severity);
+    tocsin_json_put_text(json, "relation", finding->relation);
+    tocsin_json_put_text(json, "entity", finding->entity);
+    tocsin_json_put_text(json, "site", finding->site);
+    tocsin_json_put_text(json, "sentence", finding->sentence);
+    tocsin_json_put_text(json, "rendered", finding->rendered);
     tocsin_json_end_object(json);
 }
 
 static void write_unknown(tocsin_json *json, const tocsin_unknown *unknown)
 {
     tocsin_json_begin_object(json);
-    write_text(json, "invariant", unknown->invariant);
-    write_text(json, "reason", tocsin_unknown_reason_name(unknown->reason));
-    write_text(json, "why", unknown->why);
-    write_count(json, "seen", unknown->seen);
-    write_text(json, "sentence", unknown->sentence);
+    tocsin_json_put_text(json, "invariant", unknown->invariant);
+    tocsin_json_put_text(json, "reason", tocsin_unknown_reason_name(unknown->reason));
+    tocsin_json_put_text(json, "why", unknown->why);
+    tocsin_json_put_unsigned(json, "seen", unknown->seen);
+    tocsin_json_put_text(json, "sentence", unknown->sentence);
     tocsin_json_end_object(json);
 }
 
 static void write_suppression(tocsin_json *json, const tocsin_suppression *suppression)
 {
     tocsin_json_begin_object(json);
-    write_text(json, "invariant", suppression->invariant);
-    write_text(json, "code", suppression->code);
-    write_text(json, "entity", suppression->entity);
-    write_text(json, "reason", suppression->reason);
-    write_text(json, "until", suppression->until);
+    tocsin_json_put_text(json, "invariant", suppression->invariant);
+    tocsin_json_put_text(json, "code", suppression->code);
+    tocsin_json_put_text(json, "entity", suppression->entity);
+    tocsin_json_put_text(json, "reason", suppression->reason);
+    tocsin_json_put_text(json, "until", suppression->until);
     tocsin_json_key(json, "expired");
     tocsin_json_bool(json, suppression->expired);
-    write_count(json, "occurrences", suppression->occurrences);
+    tocsin_json_put_unsigned(json, "occurrences", suppression->occurrences);
     tocsin_json_end_object(json);
 }
 
@@ -88,9 +76,9 @@ static void write_suppressions(tocsin_json *json, const tocsin_suppressions *sup
 static void write_counts(tocsin_json *json, const tocsin_invariant_counts *counts)
 {
     tocsin_json_begin_object(json);
-    write_text(json, "id", counts->invariant);
-    write_count(json, "judged", counts->judged);
-    write_count(json, "violated", counts->violated);
+    tocsin_json_put_text(json, "id", counts->invariant);
+    tocsin_json_put_unsigned(json, "judged", counts->judged);
+    tocsin_json_put_unsigned(json, "violated", counts->violated);
     tocsin_json_end_object(json);
 }
 
@@ -101,18 +89,18 @@ void tocsin_report_json(tocsin_string *out, const tocsin_check_report *report, b
     tocsin_json json = {.out = out};
 
     tocsin_json_begin_object(&json);
-    write_count(&json, "schema", 1);
-    write_text(&json, "verdict", verdicts[tocsin_report_verdict(report)]);
-    write_count(&json, "holds", summary->holds);
-    write_count(&json, "violated", summary->violated);
-    write_count(&json, "unknown", summary->unknown);
-    write_count(&json, "suppressed", summary->suppressed);
+    tocsin_json_put_unsigned(&json, "schema", 1);
+    tocsin_json_put_text(&json, "verdict", verdicts[tocsin_report_verdict(report)]);
+    tocsin_json_put_unsigned(&json, "holds", summary->holds);
+    tocsin_json_put_unsigned(&json, "violated", summary->violated);
+    tocsin_json_put_unsigned(&json, "unknown", summary->unknown);
+    tocsin_json_put_unsigned(&json, "suppressed", summary->suppressed);
     tocsin_json_key(&json, "partial");
     tocsin_json_bool(&json, report->partial);
-    write_text(&json, "run", report->run);
-    write_count(&json, "events", summary->events);
-    write_count(&json, "corrupt_blocks", summary->corrupt_blocks);
-    write_count(&json, "incomplete_processes", summary->incomplete_processes);
+    tocsin_json_put_text(&json, "run", report->run);
+    tocsin_json_put_unsigned(&json, "events", summary->events);
+    tocsin_json_put_unsigned(&json, "corrupt_blocks", summary->corrupt_blocks);
+    tocsin_json_put_unsigned(&json, "incomplete_processes", summary->incomplete_processes);
     tocsin_json_key(&json, "findings");
     tocsin_json_begin_array(&json);
     for (size_t i = 0; i < report->finding_count; i++) {

@@ -26,16 +26,10 @@ static void write_time(tocsin_json *json, const char *key, int64_t seconds)
     }
 }
 
-static void write_member(tocsin_json *json, const char *key, const char *text)
-{
-    tocsin_json_key(json, key);
-    tocsin_json_text(json, text);
-}
-
 static void write_description(tocsin_json *json, const tocsin_run_description *description)
 {
     tocsin_json_begin_object(json);
-    write_member(json, "format", "tocsin-run");
+    tocsin_json_put_text(json, "format", "tocsin-run");
     tocsin_json_key(json, "version");
     tocsin_json_integer(json, 1);
     tocsin_json_key(json, "command");
@@ -44,9 +38,9 @@ static void write_description(tocsin_json *json, const tocsin_run_description *d
         tocsin_json_text(json, description->command[i]);
     }
     tocsin_json_end_array(json);
-    write_member(json, "cwd", description->cwd);
-    write_member(json, "host", description->host);
-    write_member(json, "mode", description->mode);
+    tocsin_json_put_text(json, "cwd", description->cwd);
+    tocsin_json_put_text(json, "host", description->host);
+    tocsin_json_put_text(json, "mode", description->mode);
     write_time(json, "started", description->started);
     if (description->has_ended) {
         write_time(json, "ended", description->ended);
@@ -55,7 +49,7 @@ static void write_description(tocsin_json *json, const tocsin_run_description *d
     }
     tocsin_json_key(json, "versions");
     tocsin_json_begin_object(json);
-    write_member(json, "tocsin", TOCSIN_VERSION);
+    tocsin_json_put_text(json, "tocsin", TOCSIN_VERSION);
     tocsin_json_end_object(json);
     tocsin_json_end_object(json);
 }
