@@ -20,13 +20,6 @@ struct tocsin_align_rules {
     const char *today;
 };
 
-typedef struct rule_reader {
-    tocsin_align_rules *rules;
-    const char *path;
-    uint64_t line;
-    tocsin_error *error;
-} rule_reader;
-
 static bool copy_text(tocsin_align_rules *rules, const char **text)
 {
     *text = tocsin_arena_copy(&rules->arena, *text, strlen(*text));
@@ -106,28 +99,7 @@ tocsin_status tocsin_align_rules_add(tocsin_align_rules *rules, const tocsin_ali
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static tocsin_status bad(const rule_reader *reader, const char *message)
-{
-    return tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1, "line %llu: %s",
-                           (unsigned long long)reader->line, message);
-}
-
-static tocsin_status read_header(const rule_reader *reader, const tocsin_json_value *line)
-{
-    const char *format = tocsin_json_get_text(tocsin_json_get_member(line, "format"));
-    int64_t version;
-    if (!format || strcmp(format, FORMAT) != 0)
-        return bad(reader, "not a file of rules: no \"format\":\"" FORMAT "\"");
-    if (!tocsin_json_get_integer(tocsin_json_get_member(line, "version"), &version))
-        return bad(reader, "there is no \"version\"");
-    if (version != VERSION)
-        return tocsin_error_at(reader->error, TOCSIN_E_VERSION, reader->path, -1,
-                               "version %lld of the format is not supported, only %d",
-                               (long long)version, VERSION);
-    return TOCSIN_OK;
-}
-
-static tocsin_status read_rule(const rule_reader *reader, const tocsin_json_value *line)
+static tocsin_status read_rule(const tocsin_json_lines *lines, const tocsin_json_value *line)
 {
     tocsin_align_rule rule = {0};
     const char **texts[TEXT_COUNT];
@@ -137,62 +109,34 @@ static tocsin_status read_rule(const rule_reader *reader, const tocsin_json_valu
         const tocsin_json_value *value = tocsin_json_get_member(line, members[i]);
         *texts[i] = value ? tocsin_json_get_text(value) : "";
         if (!*texts[i])
-            return bad(reader, "a member of a rule is not a text");
+            return tocsin_json_lines_refuse(lines, "a member of a rule is not a text");
         known += value != NULL;
     }
     if (tocsin_json_get_kind(line) != TOCSIN_JSON_OBJECT || tocsin_json_get_count(line) != known)
-        return bad(reader, "a rule has the members id, because, by, on, until, a and b, and no "
-                           "others");
+        return tocsin_json_lines_refuse(
+            lines, "a rule has the members id, because, by, on, until, a and b, and no "
+                   "others");
     tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_align_rules_add(reader->rules, &rule, &inner);
+    tocsin_status status = tocsin_align_rules_add(lines->context, &rule, &inner);
     if (status == TOCSIN_E_ARGUMENT)
-        return bad(reader, inner.message);
-    if (status != TOCSIN_OK && reader->error)
-        *reader->error = inner;
+        return tocsin_json_lines_refuse(lines, inner.message);
+    if (status != TOCSIN_OK && lines->error)
+        *lines->error = inner;
     return status;
-}
-
-static tocsin_status read_line(const rule_reader *reader, const char *text, size_t bytes)
-{
-    tocsin_json_value *root;
-    tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_json_parse(text, bytes, reader->path, &root, &inner);
-    if (status == TOCSIN_E_FORMAT)
-        return bad(reader, inner.message);
-    if (status != TOCSIN_OK) {
-        if (reader->error)
-            *reader->error = inner;
-        return status;
-    }
-    status = reader->line == 1 ? read_header(reader, root) : read_rule(reader, root);
-    tocsin_json_free(root);
-    return status;
-}
-
-static tocsin_status read_lines(rule_reader *reader, tocsin_reader *file)
-{
-    for (;;) {
-        const char *text;
-        size_t bytes;
-        TOCSIN_TRY(tocsin_reader_line(file, LINE_BYTES_MAX, &text, &bytes, reader->error));
-        if (!text)
-            break;
-        ++reader->line;
-        if (bytes > 0)
-            TOCSIN_TRY(read_line(reader, text, bytes));
-    }
-    return reader->line > 0 ? TOCSIN_OK : bad(reader, "the file is empty");
 }
 
 tocsin_status tocsin_align_rules_read(tocsin_align_rules *rules, const char *path,
                                       tocsin_error *error)
 {
-    rule_reader reader = {.rules = rules, .path = path, .error = error};
-    tocsin_reader file;
-    TOCSIN_TRY(tocsin_reader_open(&file, path, error));
-    tocsin_status status = read_lines(&reader, &file);
-    tocsin_reader_close(&file);
-    return status;
+    tocsin_json_lines lines = {.format = FORMAT,
+                               .title = "a file of rules",
+                               .version = VERSION,
+                               .line_bytes_max = LINE_BYTES_MAX,
+                               .path = path,
+                               .context = rules,
+                               .item = read_rule,
+                               .error = error};
+    return tocsin_json_lines_read(&lines);
 }
 
 /* ---- writing --------------------------------------------------------------------------------- */

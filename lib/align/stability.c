@@ -142,39 +142,20 @@ bool tocsin_stability_note(tocsin_stability *stability, const tocsin_unstable_bo
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct line_reader {
-    tocsin_stability *stability; /* NULL: the first line has not been read */
-    const char *path;
-    uint64_t line;
-    tocsin_error *error;
-} line_reader;
-
-static tocsin_status bad(const line_reader *reader, const char *message)
+/* The context of the lines is where the map is put. */
+static tocsin_status read_repeats(const tocsin_json_lines *lines, const tocsin_json_value *line)
 {
-    return tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1, "line %llu: %s",
-                           (unsigned long long)reader->line, message);
-}
-
-static tocsin_status read_header(line_reader *reader, const tocsin_json_value *line)
-{
-    const char *format = tocsin_json_get_text(tocsin_json_get_member(line, "format"));
-    int64_t version, repeats;
-    if (!format || strcmp(format, FORMAT) != 0)
-        return bad(reader, "not a map of unstable boundaries: no \"format\":\"" FORMAT "\"");
-    if (!tocsin_json_get_integer(tocsin_json_get_member(line, "version"), &version))
-        return bad(reader, "there is no \"version\"");
-    if (version != VERSION)
-        return tocsin_error_at(reader->error, TOCSIN_E_VERSION, reader->path, -1,
-                               "version %lld of the format is not supported, only %d",
-                               (long long)version, VERSION);
+    tocsin_stability **stability = lines->context;
+    int64_t repeats;
     if (!tocsin_json_get_integer(tocsin_json_get_member(line, "repeats"), &repeats) ||
         repeats < 2 || repeats > TOCSIN_STABILITY_REPEATS_MAX)
-        return bad(reader, "\"repeats\" is no number of repeats");
-    return tocsin_stability_new((uint32_t)repeats, &reader->stability, reader->error);
+        return tocsin_json_lines_refuse(lines, "\"repeats\" is no number of repeats");
+    return tocsin_stability_new((uint32_t)repeats, stability, lines->error);
 }
 
-static tocsin_status read_boundary(const line_reader *reader, const tocsin_json_value *line)
+static tocsin_status read_boundary(const tocsin_json_lines *lines, const tocsin_json_value *line)
 {
+    tocsin_stability *stability = *(tocsin_stability **)lines->context;
     tocsin_unstable_boundary boundary = {.rank = -1};
     const struct {
         const char *name;
@@ -186,76 +167,51 @@ static tocsin_status read_boundary(const line_reader *reader, const tocsin_json_
     for (size_t m = 0; m < TOCSIN_COUNT_OF(members); ++m) {
         *members[m].text = tocsin_json_get_text(tocsin_json_get_member(line, members[m].name));
         if (!*members[m].text)
-            return bad(reader, "a boundary needs the texts fqn, role, op and phase");
+            return tocsin_json_lines_refuse(lines,
+                                            "a boundary needs the texts fqn, role, op and phase");
     }
     int64_t differs = 0;
     const tocsin_json_value *rank = tocsin_json_get_member(line, "rank");
     if (!tocsin_json_get_integer(tocsin_json_get_member(line, "differs"), &differs) ||
-        differs < 1 || differs >= reader->stability->repeats)
-        return bad(reader, "\"differs\" is no number of repeats");
+        differs < 1 || differs >= stability->repeats)
+        return tocsin_json_lines_refuse(lines, "\"differs\" is no number of repeats");
     if (!tocsin_json_get_integer(tocsin_json_get_member(line, "step"), &boundary.step) ||
         boundary.step < 1)
-        return bad(reader, "\"step\" is no step");
+        return tocsin_json_lines_refuse(lines, "\"step\" is no step");
     if (tocsin_json_get_kind(rank) != TOCSIN_JSON_NULL &&
         (!tocsin_json_get_integer(rank, &boundary.rank) || boundary.rank < 0))
-        return bad(reader, "\"rank\" is no rank");
+        return tocsin_json_lines_refuse(lines, "\"rank\" is no rank");
     boundary.differs = (uint32_t)differs;
     size_t index;
-    if (!tocsin_stability_find(reader->stability, &boundary, &index))
-        return tocsin_error_memory(reader->error);
+    if (!tocsin_stability_find(stability, &boundary, &index))
+        return tocsin_error_memory(lines->error);
     if (index != SIZE_MAX)
-        return bad(reader, "the same boundary again");
-    if (reader->stability->entries.count == TOCSIN_STABILITY_BOUNDARIES_MAX)
-        return tocsin_error_at(reader->error, TOCSIN_E_LIMIT, reader->path, -1,
+        return tocsin_json_lines_refuse(lines, "the same boundary again");
+    if (stability->entries.count == TOCSIN_STABILITY_BOUNDARIES_MAX)
+        return tocsin_error_at(lines->error, TOCSIN_E_LIMIT, lines->path, -1,
                                "more than %u unstable boundaries", TOCSIN_STABILITY_BOUNDARIES_MAX);
-    return add_entry(reader->stability, &boundary) ? TOCSIN_OK : tocsin_error_memory(reader->error);
-}
-
-static tocsin_status read_line(line_reader *reader, const char *text, size_t bytes)
-{
-    tocsin_json_value *root;
-    tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_json_parse(text, bytes, reader->path, &root, &inner);
-    if (status == TOCSIN_E_FORMAT)
-        return bad(reader, inner.message);
-    if (status != TOCSIN_OK) {
-        if (reader->error)
-            *reader->error = inner;
-        return status;
-    }
-    status = reader->line == 1 ? read_header(reader, root) : read_boundary(reader, root);
-    tocsin_json_free(root);
-    return status;
-}
-
-static tocsin_status read_lines(line_reader *reader, tocsin_reader *file)
-{
-    for (;;) {
-        const char *text;
-        size_t bytes;
-        TOCSIN_TRY(tocsin_reader_line(file, LINE_BYTES_MAX, &text, &bytes, reader->error));
-        if (!text)
-            break;
-        ++reader->line;
-        if (bytes > 0 || reader->line == 1)
-            TOCSIN_TRY(read_line(reader, text, bytes));
-    }
-    return reader->line > 0 ? TOCSIN_OK : bad(reader, "the file is empty");
+    return add_entry(stability, &boundary) ? TOCSIN_OK : tocsin_error_memory(lines->error);
 }
 
 tocsin_status tocsin_stability_read(const char *path, tocsin_stability **stability,
                                     tocsin_error *error)
 {
-    line_reader reader = {.path = path, .error = error};
-    tocsin_reader file;
+    tocsin_stability *made = NULL;
+    tocsin_json_lines lines = {.format = FORMAT,
+                               .title = "a map of unstable boundaries",
+                               .version = VERSION,
+                               .line_bytes_max = LINE_BYTES_MAX,
+                               .path = path,
+                               .context = &made,
+                               .header = read_repeats,
+                               .item = read_boundary,
+                               .error = error};
     *stability = NULL;
-    TOCSIN_TRY(tocsin_reader_open(&file, path, error));
-    tocsin_status status = read_lines(&reader, &file);
-    tocsin_reader_close(&file);
+    tocsin_status status = tocsin_json_lines_read(&lines);
     if (status == TOCSIN_OK)
-        *stability = reader.stability;
+        *stability = made;
     else
-        tocsin_stability_free(reader.stability);
+        tocsin_stability_free(made);
     return status;
 }
 

@@ -355,6 +355,26 @@ bool tocsin_json_get_bool(const tocsin_json_value *value, bool *boolean);
 bool tocsin_json_next_member(const tocsin_json_value *object, void **cursor, const char **key,
                              const tocsin_json_value **value);
 
+/* Files of JSON values, one a line. The first line is an object with the members "format" and
+ * "version"; empty lines behind it are passed over. */
+typedef struct tocsin_json_lines {
+    const char *format, *title; /* "tocsin-suppressions", "a file of suppressions" */
+    int version;
+    size_t line_bytes_max;
+    const char *path;
+    void *context; /* the caller's */
+    /* What else the first line says; NULL: nothing. */
+    tocsin_status (*header)(const struct tocsin_json_lines *lines, const tocsin_json_value *line);
+    tocsin_status (*item)(const struct tocsin_json_lines *lines, const tocsin_json_value *line);
+    uint64_t line; /* number of the one at hand, from 1; 0 at the start */
+    tocsin_error *error;
+} tocsin_json_lines;
+
+/* Errors: those of the two functions, E_FORMAT, E_VERSION, E_LIMIT (a long line), E_IO. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_json_lines_read(tocsin_json_lines *lines);
+/* E_FORMAT at the line at hand. */
+tocsin_status tocsin_json_lines_refuse(const tocsin_json_lines *lines, const char *message);
+
 /* ---- 11. Varint ---------------------------------------------------------------------------- */
 
 /* LEB128: 7 bits a byte, low first, the top bit says that more follow. */

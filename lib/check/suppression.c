@@ -20,13 +20,6 @@ struct tocsin_suppressions {
     char today[DATE_BYTES + 1];
 };
 
-typedef struct line_reader {
-    tocsin_suppressions *suppressions;
-    const char *path;
-    uint64_t line;
-    tocsin_error *error;
-} line_reader;
-
 tocsin_status tocsin_suppressions_new(const char *today, tocsin_suppressions **suppressions,
                                       tocsin_error *error)
 {
@@ -94,28 +87,7 @@ tocsin_status tocsin_suppressions_add(tocsin_suppressions *suppressions,
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-static tocsin_status bad(const line_reader *reader, const char *message)
-{
-    return tocsin_error_at(reader->error, TOCSIN_E_FORMAT, reader->path, -1, "line %llu: %s",
-                           (unsigned long long)reader->line, message);
-}
-
-static tocsin_status read_header(const line_reader *reader, const tocsin_json_value *line)
-{
-    const char *format = tocsin_json_get_text(tocsin_json_get_member(line, "format"));
-    int64_t version;
-    if (format == NULL || strcmp(format, FORMAT) != 0)
-        return bad(reader, "not a file of suppressions: no \"format\":\"" FORMAT "\"");
-    if (!tocsin_json_get_integer(tocsin_json_get_member(line, "version"), &version))
-        return bad(reader, "there is no \"version\"");
-    if (version != VERSION)
-        return tocsin_error_at(reader->error, TOCSIN_E_VERSION, reader->path, -1,
-                               "version %lld of the format is not supported, only %d",
-                               (long long)version, VERSION);
-    return TOCSIN_OK;
-}
-
-static tocsin_status read_suppression(const line_reader *reader, const tocsin_json_value *line)
+static tocsin_status read_suppression(const tocsin_json_lines *lines, const tocsin_json_value *line)
 {
     tocsin_suppression suppression = {.invariant = ""};
     const struct {
@@ -131,62 +103,34 @@ static tocsin_status read_suppression(const line_reader *reader, const tocsin_js
         const tocsin_json_value *value = tocsin_json_get_member(line, members[i].name);
         *members[i].text = value != NULL ? tocsin_json_get_text(value) : "";
         if (*members[i].text == NULL)
-            return bad(reader, "a member of a suppression is not a text");
+            return tocsin_json_lines_refuse(lines, "a member of a suppression is not a text");
         known += value != NULL;
     }
     if (tocsin_json_get_kind(line) != TOCSIN_JSON_OBJECT || tocsin_json_get_count(line) != known)
-        return bad(reader, "a suppression has the members invariant or code, entity, reason and "
-                           "until, and no others");
+        return tocsin_json_lines_refuse(
+            lines, "a suppression has the members invariant or code, entity, reason and "
+                   "until, and no others");
     tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_suppressions_add(reader->suppressions, &suppression, &inner);
+    tocsin_status status = tocsin_suppressions_add(lines->context, &suppression, &inner);
     if (status == TOCSIN_E_ARGUMENT)
-        return bad(reader, inner.message);
-    if (status != TOCSIN_OK && reader->error != NULL)
-        *reader->error = inner;
+        return tocsin_json_lines_refuse(lines, inner.message);
+    if (status != TOCSIN_OK && lines->error != NULL)
+        *lines->error = inner;
     return status;
-}
-
-static tocsin_status read_line(const line_reader *reader, const char *text, size_t bytes)
-{
-    tocsin_json_value *root;
-    tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_json_parse(text, bytes, reader->path, &root, &inner);
-    if (status == TOCSIN_E_FORMAT)
-        return bad(reader, inner.message);
-    if (status != TOCSIN_OK) {
-        if (reader->error != NULL)
-            *reader->error = inner;
-        return status;
-    }
-    status = reader->line == 1 ? read_header(reader, root) : read_suppression(reader, root);
-    tocsin_json_free(root);
-    return status;
-}
-
-static tocsin_status read_lines(line_reader *reader, tocsin_reader *file)
-{
-    for (;;) {
-        const char *text;
-        size_t bytes;
-        TOCSIN_TRY(tocsin_reader_line(file, LINE_BYTES_MAX, &text, &bytes, reader->error));
-        if (text == NULL)
-            break;
-        ++reader->line;
-        if (bytes > 0)
-            TOCSIN_TRY(read_line(reader, text, bytes));
-    }
-    return reader->line > 0 ? TOCSIN_OK : bad(reader, "the file is empty");
 }
 
 tocsin_status tocsin_suppressions_read(tocsin_suppressions *suppressions, const char *path,
                                        tocsin_error *error)
 {
-    line_reader reader = {.suppressions = suppressions, .path = path, .error = error};
-    tocsin_reader file;
-    TOCSIN_TRY(tocsin_reader_open(&file, path, error));
-    tocsin_status status = read_lines(&reader, &file);
-    tocsin_reader_close(&file);
-    return status;
+    tocsin_json_lines lines = {.format = FORMAT,
+                               .title = "a file of suppressions",
+                               .version = VERSION,
+                               .line_bytes_max = LINE_BYTES_MAX,
+                               .path = path,
+                               .context = suppressions,
+                               .item = read_suppression,
+                               .error = error};
+    return tocsin_json_lines_read(&lines);
 }
 
 /* ---- writing ------------------------------------------------------------------------------- */

@@ -87,6 +87,7 @@ static void test_wrong_files(void **state)
         tocsin_status status;
     } cases[] = {
         {"", "line 0: the file is empty", TOCSIN_E_FORMAT},
+        {"\n" HEADER, "line 1: ", TOCSIN_E_FORMAT},
         {"{\"format\":\"other\",\"version\":1}\n", "line 1: not a file of suppressions",
          TOCSIN_E_FORMAT},
         {"{\"format\":\"tocsin-suppressions\"}\n", "line 1: there is no \"version\"",
