@@ -10,6 +10,7 @@ step less). With ranks, RANK does it alone.
 import os
 import sys
 
+import gloo_end
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -77,7 +78,7 @@ def main():
                 dist.all_reduce(parameter.grad)
         optimizer.step()
     if ranks > 1:
-        dist.destroy_process_group()
+        gloo_end.leave()
 
 
 main()

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 
+import gloo_end
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
@@ -59,7 +60,7 @@ def main():
     found = [train(rank, hook) for hook in (None, default_hooks.fp16_compress_hook)]
     if rank == 0:
         print(json.dumps(found))
-    dist.destroy_process_group()
+    gloo_end.leave()
 
 
 assert os.environ["WORLD_SIZE"]

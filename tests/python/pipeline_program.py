@@ -7,6 +7,7 @@ CHANGE, in step 2: none, first (the first stage's weight), last (the last one's 
 import os
 import sys
 
+import gloo_end
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -72,7 +73,7 @@ def main():
                 run_last(model, scale)
         optimizer.step()
     if ranks > 1:
-        dist.destroy_process_group()
+        gloo_end.leave()
 
 
 main()

@@ -12,6 +12,7 @@ replica (of one word of a parameter that every rank has).
 import os
 import sys
 
+import gloo_end
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -113,7 +114,7 @@ def main():
             flip(model.shift, (3,), 20)
         optimizer.step()
     if ranks > 1:
-        dist.destroy_process_group()
+        gloo_end.leave()
 
 
 main()

@@ -45,11 +45,16 @@ def put(pattern, tensor, **more):
     return fault_patterns.apply(tensor, fault, random.Random(3))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64])
-@pytest.mark.parametrize("pattern", sorted(injection.PATTERNS))
+@pytest.mark.parametrize(
+    ("pattern", "dtype"),
+    [
+        (pattern, dtype)
+        for pattern in sorted(injection.PATTERNS)
+        for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64)
+        if dtype.is_floating_point or pattern not in ("nan", "reorder", "rescale")
+    ],
+)
 def test_the_log_says_what_changed(pattern, dtype):
-    if dtype == torch.int64 and pattern in ("nan", "reorder", "rescale"):
-        pytest.skip("of floating numbers")
     tensor = torch.arange(1, 241, dtype=torch.float32).reshape(24, 10).to(dtype)
     tensor += 1 / 3 if dtype.is_floating_point else 100000
     before = tensor.clone()
