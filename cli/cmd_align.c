@@ -12,7 +12,7 @@ typedef struct align_options {
     bool all;
     unsigned digest, probes; /* baselines */
     const char *tolerance;
-    tocsin_align_options library;
+    tocsin_align_options compare_by;
     const char *unstable;
     const char *perfetto; /* file, or NULL */
     const char *map;      /* file or name, or NULL */
@@ -27,19 +27,19 @@ typedef struct align_options {
     const char *certificate; /* file, or NULL */
 } align_options;
 
-/* The library's options by what was typed. */
+/* How to compare, by what was typed. */
 static bool choose(align_options *options)
 {
-    options->library = (tocsin_align_options){.struct_bytes = sizeof options->library,
-                                              .digest = (tocsin_align_digest)options->digest,
-                                              .few_probes = options->probes == 1,
-                                              .whole = options->whole,
-                                              .skip = options->skip};
+    options->compare_by = (tocsin_align_options){.struct_bytes = sizeof options->compare_by,
+                                                 .digest = (tocsin_align_digest)options->digest,
+                                                 .few_probes = options->probes == 1,
+                                                 .whole = options->whole,
+                                                 .skip = options->skip};
     if (!options->tolerance)
         return true;
     char *end;
     double tolerance = strtod(options->tolerance, &end);
-    options->library.tolerance = tolerance;
+    options->compare_by.tolerance = tolerance;
     return end != options->tolerance && *end == '\0' && isfinite(tolerance) && tolerance > 0.0;
 }
 
@@ -61,7 +61,7 @@ static int exit_code_of(tocsin_align_verdict verdict)
 static int align(const char *path_a, const char *path_b, const align_options *options)
 {
     tocsin_run *a = NULL, *b = NULL;
-    tocsin_align_options by = options->library;
+    tocsin_align_options by = options->compare_by;
     tocsin_align_result *result = NULL;
     tocsin_error error;
     int exit_code;
@@ -123,8 +123,8 @@ static int align_pair(const cli_paired_runs *pair, const align_options *options,
 {
     align_options again = *options;
     again.target = target;
-    again.library.notes = &note;
-    again.library.note_count = 1;
+    again.compare_by.notes = &note;
+    again.compare_by.note_count = 1;
     return align(pair->paths[0], pair->paths[1], &again);
 }
 
@@ -235,7 +235,7 @@ static bool check(const cli_operands *operands, align_options *options)
         cli_hint("tocsin align --tolerance 1e-3 RUN_A RUN_B");
         return false;
     }
-    options->library.itself = itself;
+    options->compare_by.itself = itself;
     return cli_accepting_check(&options->accepting);
 }
 

@@ -392,6 +392,12 @@ TOCSIN_MUST_CHECK tocsin_status tocsin_resume_skip(tocsin_comparison *comparison
 /* The last setting of that name in them, or NULL. */
 const tocsin_boundary *tocsin_resume_setting(const tocsin_comparison *comparison, uint32_t name);
 
+/* ---- rules.c ------------------------------------------------------------------------------- */
+
+#define TOCSIN_ALIGN_RULE_TEXTS 7
+/* Where the texts of a rule stand, in the order of the file's members. */
+void tocsin_align_rule_texts(tocsin_align_rule *rule, const char **texts[TOCSIN_ALIGN_RULE_TEXTS]);
+
 /* ---- gap.c ----------------------------------------------------------------------------------- */
 
 /* A boundary that has no partner: item `at` of a, or of b. Alike ones are counted. false: out of

@@ -47,3 +47,43 @@ const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
     };
     return meanings[cause];
 }
+
+const char *tocsin_gap_text(tocsin_gap gap)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_GAP_TABLE(X)
+#undef X
+    };
+    return texts[gap];
+}
+
+const char *tocsin_rating_text(tocsin_rating rating)
+{
+    static const char *const texts[] = {
+#define X(name, text) text,
+        TOCSIN_RATING_TABLE(X)
+#undef X
+    };
+    return texts[rating];
+}
+
+const char *tocsin_incomparable_text(tocsin_incomparable reason)
+{
+    static const char *const texts[] = {
+#define X(name, text, meaning) text,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return texts[reason];
+}
+
+const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
+{
+    static const char *const meanings[] = {
+#define X(name, text, meaning) meaning,
+        TOCSIN_INCOMPARABLE_TABLE(X)
+#undef X
+    };
+    return meanings[reason];
+}

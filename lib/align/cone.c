@@ -44,16 +44,13 @@ bool tocsin_cone_end_step(const tocsin_comparison *comparison, uint64_t compared
 
 bool tocsin_cone_keep(const tocsin_parting *parting, tocsin_arena *arena, tocsin_align_cone *cone)
 {
-    tocsin_align_cone_step *steps =
-        TOCSIN_ARENA_ARRAY(arena, tocsin_align_cone_step, parting->cone_steps.count + 1);
-    tocsin_align_reached *reached =
-        TOCSIN_ARENA_ARRAY(arena, tocsin_align_reached, parting->reached.count + 1);
+    void *steps =
+        tocsin_arena_copy_items(arena, parting->cone_steps.items, parting->cone_steps.count,
+                                sizeof *parting->cone_steps.items);
+    void *reached = tocsin_arena_copy_items(arena, parting->reached.items, parting->reached.count,
+                                            sizeof *parting->reached.items);
     if (!steps || !reached)
         return false;
-    for (size_t s = 0; s < parting->cone_steps.count; ++s)
-        steps[s] = parting->cone_steps.items[s];
-    for (size_t r = 0; r < parting->reached.count; ++r)
-        reached[r] = parting->reached.items[r];
     *cone = (tocsin_align_cone){.rank = parting->rank.rank,
                                 .steps = steps,
                                 .step_count = parting->cone_steps.count,

@@ -142,10 +142,9 @@ bool tocsin_excuse_list(const tocsin_align_rules *rules, const tocsin_parting *p
     for (size_t r = 0; r < rule_count; ++r) {
         tocsin_align_accepted *one = &all[r];
         *one = (tocsin_align_accepted){.rule = *tocsin_align_rules_get(rules, r), .rank = -1};
-        const char **const texts[] = {&one->rule.id, &one->rule.because, &one->rule.by,
-                                      &one->rule.on, &one->rule.until,   &one->rule.a,
-                                      &one->rule.b};
-        for (size_t t = 0; t < TOCSIN_COUNT_OF(texts); ++t) {
+        const char **texts[TOCSIN_ALIGN_RULE_TEXTS];
+        tocsin_align_rule_texts(&one->rule, texts);
+        for (size_t t = 0; t < TOCSIN_ALIGN_RULE_TEXTS; ++t) {
             *texts[t] = tocsin_arena_copy(arena, *texts[t], strlen(*texts[t]));
             if (!*texts[t])
                 return false;

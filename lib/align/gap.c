@@ -7,16 +7,6 @@
  */
 #include "align/align.h"
 
-const char *tocsin_gap_text(tocsin_gap gap)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_GAP_TABLE(X)
-#undef X
-    };
-    return texts[gap];
-}
-
 typedef struct lone_boundary {
     const tocsin_paired_step *pair;
     const tocsin_boundary_stream *of, *other;

@@ -260,9 +260,7 @@ static tocsin_status collect(tocsin_aligner *aligner)
 /* The items of a list, for the result. */
 static void *hand_over(tocsin_aligner *aligner, const void *items, size_t count, size_t item_bytes)
 {
-    void *kept = tocsin_arena_alloc(&aligner->result->arena, count * item_bytes + 1, 16);
-    if (kept && count > 0)
-        memcpy(kept, items, count * item_bytes);
+    void *kept = tocsin_arena_copy_items(&aligner->result->arena, items, count, item_bytes);
     aligner->starved = aligner->starved || !kept;
     return kept;
 }

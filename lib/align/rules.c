@@ -8,7 +8,7 @@
 
 #include <assert.h>
 
-#include "base/base.h"
+#include "align/align.h"
 
 #define FORMAT         "tocsin-align-rules"
 #define VERSION        1
@@ -54,13 +54,13 @@ void tocsin_align_rules_free(tocsin_align_rules *rules)
 }
 
 /* The members of a rule in a file, in their order. */
-#define TEXT_COUNT 7
-static const char *const members[TEXT_COUNT] = {"id", "because", "by", "on", "until", "a", "b"};
+static const char *const members[TOCSIN_ALIGN_RULE_TEXTS] = {"id",    "because", "by", "on",
+                                                             "until", "a",       "b"};
 
-static void list_texts(tocsin_align_rule *rule, const char **texts[TEXT_COUNT])
+void tocsin_align_rule_texts(tocsin_align_rule *rule, const char **texts[TOCSIN_ALIGN_RULE_TEXTS])
 {
-    const char **const all[TEXT_COUNT] = {&rule->id,    &rule->because, &rule->by, &rule->on,
-                                          &rule->until, &rule->a,       &rule->b};
+    const char **const all[TOCSIN_ALIGN_RULE_TEXTS] = {
+        &rule->id, &rule->because, &rule->by, &rule->on, &rule->until, &rule->a, &rule->b};
     memcpy(texts, all, sizeof all);
 }
 
@@ -81,7 +81,7 @@ static const char *fault_of(const tocsin_align_rule *rule)
 tocsin_status tocsin_align_rules_add(tocsin_align_rules *rules, const tocsin_align_rule *rule,
                                      tocsin_error *error)
 {
-    const char *fault = fault_of(rule), **texts[TEXT_COUNT];
+    const char *fault = fault_of(rule), **texts[TOCSIN_ALIGN_RULE_TEXTS];
     if (fault)
         return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "%s", fault);
     if (rules->items.count >= TOCSIN_ALIGN_RULES_MAX)
@@ -89,8 +89,8 @@ tocsin_status tocsin_align_rules_add(tocsin_align_rules *rules, const tocsin_ali
                                 TOCSIN_ALIGN_RULES_MAX);
     tocsin_align_rule copy = *rule;
     copy.expired = strcmp(copy.until, rules->today) < 0;
-    list_texts(&copy, texts);
-    for (size_t i = 0; i < TEXT_COUNT; ++i) {
+    tocsin_align_rule_texts(&copy, texts);
+    for (size_t i = 0; i < TOCSIN_ALIGN_RULE_TEXTS; ++i) {
         if (!copy_text(rules, texts[i]))
             return tocsin_error_memory(error);
     }
@@ -102,10 +102,10 @@ tocsin_status tocsin_align_rules_add(tocsin_align_rules *rules, const tocsin_ali
 static tocsin_status read_rule(const tocsin_json_lines *lines, const tocsin_json_value *line)
 {
     tocsin_align_rule rule = {0};
-    const char **texts[TEXT_COUNT];
+    const char **texts[TOCSIN_ALIGN_RULE_TEXTS];
     size_t known = 0;
-    list_texts(&rule, texts);
-    for (size_t i = 0; i < TEXT_COUNT; ++i) {
+    tocsin_align_rule_texts(&rule, texts);
+    for (size_t i = 0; i < TOCSIN_ALIGN_RULE_TEXTS; ++i) {
         const tocsin_json_value *value = tocsin_json_get_member(line, members[i]);
         *texts[i] = value ? tocsin_json_get_text(value) : "";
         if (!*texts[i])
@@ -144,10 +144,10 @@ tocsin_status tocsin_align_rules_read(tocsin_align_rules *rules, const char *pat
 static void put_rule(const tocsin_align_rule *rule, tocsin_json *json)
 {
     tocsin_align_rule copy = *rule;
-    const char **texts[TEXT_COUNT];
-    list_texts(&copy, texts);
+    const char **texts[TOCSIN_ALIGN_RULE_TEXTS];
+    tocsin_align_rule_texts(&copy, texts);
     tocsin_json_begin_object(json);
-    for (size_t i = 0; i < TEXT_COUNT; ++i) {
+    for (size_t i = 0; i < TOCSIN_ALIGN_RULE_TEXTS; ++i) {
         if (*texts[i][0] == '\0')
             continue;
         tocsin_json_key(json, members[i]);

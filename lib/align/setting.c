@@ -2,16 +2,6 @@
  * rating stands in the recording: python/tocsin/determinism.py knows what each setting is. */
 #include "align/align.h"
 
-const char *tocsin_rating_text(tocsin_rating rating)
-{
-    static const char *const texts[] = {
-#define X(name, text) text,
-        TOCSIN_RATING_TABLE(X)
-#undef X
-    };
-    return texts[rating];
-}
-
 tocsin_rating tocsin_setting_rating(const tocsin_trace *trace, const tocsin_event *event)
 {
     const tocsin_value *value = event->value_count > 1 ? &event->values[1] : NULL;

@@ -48,26 +48,6 @@ struct tocsin_whole {
     bool complete;
 };
 
-const char *tocsin_incomparable_text(tocsin_incomparable reason)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return texts[reason];
-}
-
-const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return meanings[reason];
-}
-
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static uint64_t course_at(const tocsin_whole *whole, uint32_t index)

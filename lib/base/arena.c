@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <base/base.h>
+#include <stddef.h>
 
 #define CHUNK_BYTES_DEFAULT ((size_t)64 * 1024)
 #define ALIGN_MAX           ((size_t)4096)
@@ -70,6 +71,15 @@ char *tocsin_arena_copy(tocsin_arena *arena, const void *bytes, size_t count)
     if (count)
         memcpy(copy, bytes, count);
     copy[count] = 0;
+    return copy;
+}
+
+void *tocsin_arena_copy_items(tocsin_arena *arena, const void *items, size_t count,
+                              size_t item_bytes)
+{
+    void *copy = tocsin_arena_alloc(arena, count * item_bytes + 1, _Alignof(max_align_t));
+    if (copy != NULL && count > 0)
+        memcpy(copy, items, count * item_bytes);
     return copy;
 }
 

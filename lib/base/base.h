@@ -70,6 +70,9 @@ typedef struct tocsin_arena_mark {
 TOCSIN_MUST_CHECK void *tocsin_arena_alloc(tocsin_arena *arena, size_t bytes, size_t align);
 /* A copy of `bytes` bytes with a 0 after them. */
 TOCSIN_MUST_CHECK char *tocsin_arena_copy(tocsin_arena *arena, const void *bytes, size_t count);
+/* A copy of the items of a TOCSIN_VEC. NULL when out of memory, never for an empty one. */
+TOCSIN_MUST_CHECK void *tocsin_arena_copy_items(tocsin_arena *arena, const void *items,
+                                                size_t count, size_t item_bytes);
 #define TOCSIN_ARENA_NEW(arena, type)                                                              \
     ((type *)tocsin_arena_alloc((arena), sizeof(type), _Alignof(type)))
 /* `count` items of `bytes` bytes; NULL also when the size overflows. */
