@@ -1,5 +1,17 @@
-/* lib/align/align_names.c - the texts of what a result says by number. */
+/* lib/align/align_names.c - the texts of what a result says by number: the tables' columns. */
 #include <tocsin/align.h>
+
+#define TEXT(name, text, meaning)    text,
+#define MEANING(name, text, meaning) meaning,
+#define RATING(name, text)           text,
+
+/* A function that looks a number up in one column of its table. */
+#define LOOK_UP(function, number, table, column)                                                   \
+    const char *function(number value)                                                             \
+    {                                                                                              \
+        static const char *const texts[] = {table(column)};                                        \
+        return texts[value];                                                                       \
+    }
 
 const char *tocsin_align_verdict_name(tocsin_align_verdict verdict)
 {
@@ -8,82 +20,11 @@ const char *tocsin_align_verdict_name(tocsin_align_verdict verdict)
     return names[verdict];
 }
 
-const char *tocsin_difference_text(tocsin_difference difference)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_DIFFERENCE_TABLE(X)
-#undef X
-    };
-    return texts[difference];
-}
-
-const char *tocsin_difference_meaning(tocsin_difference difference)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_DIFFERENCE_TABLE(X)
-#undef X
-    };
-    return meanings[difference];
-}
-
-const char *tocsin_align_cause_text(tocsin_align_cause cause)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_ALIGN_CAUSE_TABLE(X)
-#undef X
-    };
-    return texts[cause];
-}
-
-const char *tocsin_align_cause_meaning(tocsin_align_cause cause)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_ALIGN_CAUSE_TABLE(X)
-#undef X
-    };
-    return meanings[cause];
-}
-
-const char *tocsin_gap_text(tocsin_gap gap)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_GAP_TABLE(X)
-#undef X
-    };
-    return texts[gap];
-}
-
-const char *tocsin_rating_text(tocsin_rating rating)
-{
-    static const char *const texts[] = {
-#define X(name, text) text,
-        TOCSIN_RATING_TABLE(X)
-#undef X
-    };
-    return texts[rating];
-}
-
-const char *tocsin_incomparable_text(tocsin_incomparable reason)
-{
-    static const char *const texts[] = {
-#define X(name, text, meaning) text,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return texts[reason];
-}
-
-const char *tocsin_incomparable_meaning(tocsin_incomparable reason)
-{
-    static const char *const meanings[] = {
-#define X(name, text, meaning) meaning,
-        TOCSIN_INCOMPARABLE_TABLE(X)
-#undef X
-    };
-    return meanings[reason];
-}
+LOOK_UP(tocsin_difference_text, tocsin_difference, TOCSIN_DIFFERENCE_TABLE, TEXT)
+LOOK_UP(tocsin_difference_meaning, tocsin_difference, TOCSIN_DIFFERENCE_TABLE, MEANING)
+LOOK_UP(tocsin_align_cause_text, tocsin_align_cause, TOCSIN_ALIGN_CAUSE_TABLE, TEXT)
+LOOK_UP(tocsin_align_cause_meaning, tocsin_align_cause, TOCSIN_ALIGN_CAUSE_TABLE, MEANING)
+LOOK_UP(tocsin_gap_text, tocsin_gap, TOCSIN_GAP_TABLE, TEXT)
+LOOK_UP(tocsin_incomparable_text, tocsin_incomparable, TOCSIN_INCOMPARABLE_TABLE, TEXT)
+LOOK_UP(tocsin_incomparable_meaning, tocsin_incomparable, TOCSIN_INCOMPARABLE_TABLE, MEANING)
+LOOK_UP(tocsin_rating_text, tocsin_rating, TOCSIN_RATING_TABLE, RATING)
