@@ -81,7 +81,9 @@ def runs(tmp_path_factory):
         (folder / "train.py").write_text(f"# {name}\n{program}")
         command = [TOCSIN, "record", "-q", "-o", folder / name, "--"]
         command += [sys.executable, folder / "train.py", "none", 1]
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
         environment = {**os.environ, "OMP_NUM_THREADS": threads, "SECRET": "s3cr3t", **more}
+        environment["PYTHONPATH"] = path
         subprocess.run(list(map(str, command)), check=True, env=environment)
     return folder
 
