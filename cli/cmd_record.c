@@ -1,4 +1,5 @@
 /* cmd_record.c - `tocsin record`: run a training script, unchanged, and record what it does. */
+#include "auditing.h"
 #include "repeating.h"
 
 #include <assert.h>
@@ -126,6 +127,7 @@ int cmd_record(int argc, char **argv)
     unsigned mode = 0;
     cli_repeat_options repeat = {.seed = UINT64_MAX}; /* not given */
     const char *places = NULL;
+    bool audit = false;
     char chosen[128];
     const cli_option options[] = {
         {"output", 'o', CLI_TEXT, "RUN", "folder to record into (default: a new name)",
@@ -146,6 +148,8 @@ int cmd_record(int argc, char **argv)
          &recording_options.map},
         {"groups", 0, CLI_COUNT, "N", "with --map: groups of queries, by which q, k, v alternate",
          &recording_options.groups},
+        {"audit", 0, CLI_FLAG, NULL, "first try whether being recorded changes a bit of a training",
+         &audit},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &recording_options.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print errors only", &recording_options.quiet},
     };
@@ -175,6 +179,12 @@ int cmd_record(int argc, char **argv)
     if (!choose_boundaries(boundaries[mode], places, chosen, sizeof chosen,
                            &recording_options.boundaries)) {
         return CLI_INPUT;
+    }
+    if (audit) {
+        exit_code = cli_audit_observer(&recording_options, command.items);
+        if (exit_code != CLI_HOLDS) {
+            return exit_code;
+        }
     }
     repeat.jitter = repeat.seed != UINT64_MAX;
     if (repeat.count > 0) {

@@ -8,20 +8,18 @@
 #include "cli.h"
 #include "packages.h"
 
-/* Let the interpreter find the package: its folder in front of PYTHONPATH. */
-static int add_package_folder(void)
+int cli_python_path(char path[CLI_PYTHON_PATH_BYTES])
 {
     char inject[PATH_MAX];
-    static char path[65536];
     const char *inherited = getenv("PYTHONPATH");
     const int result = cli_inject_folder(inject);
     if (result != CLI_HOLDS)
         return result;
     *strrchr(inject, '/') = '\0';
-    const int written = snprintf(path, sizeof path, "%s%s%s", inject,
+    const int written = snprintf(path, CLI_PYTHON_PATH_BYTES, "%s%s%s", inject,
                                  inherited != NULL && inherited[0] != '\0' ? ":" : "",
                                  inherited != NULL ? inherited : "");
-    if (written < 0 || (size_t)written >= sizeof path || setenv("PYTHONPATH", path, 1) != 0) {
+    if (written < 0 || written >= CLI_PYTHON_PATH_BYTES) {
         cli_error("the environment variable PYTHONPATH is too long");
         return CLI_INPUT;
     }
@@ -42,9 +40,13 @@ int cli_become_python(const char *module, int argc, char **argv)
     bool chosen = wanted != NULL && wanted[0] != '\0';
     char **command = calloc((size_t)argc + 4, sizeof *command);
     char *name = strdup(module);
-    static char option[] = "-m";
-    int result = add_package_folder();
+    static char option[] = "-m", path[CLI_PYTHON_PATH_BYTES];
+    int result = cli_python_path(path);
 
+    if (result == CLI_HOLDS && setenv("PYTHONPATH", path, 1) != 0) {
+        cli_error("out of memory");
+        result = CLI_INTERNAL;
+    }
     if (command == NULL || name == NULL) {
         cli_error("out of memory");
         result = CLI_INTERNAL;

@@ -197,6 +197,10 @@ int cli_recording_prepare(cli_recording *recording, const cli_recording_options 
     description->cwd = recording->cwd;
     description->host = recording->host;
     description->mode = options->mode;
+    description->was_audited = options->was_audited;
+    description->audit_changed = options->audit_changed;
+    description->boundaries =
+        options->boundaries ? options->boundaries : getenv("TOCSIN_BOUNDARIES");
     description->started = (int64_t)time(NULL);
 
     int result = make_directory(recording);

@@ -24,6 +24,7 @@ typedef struct cli_recording_options {
                         says */
     const char *map; /* names of another framework: a path, or a shipped one; or NULL */
     uint64_t groups; /* of queries, for the map; 0: not known */
+    bool was_audited, audit_changed; /* auditing.h */
     bool force;
     bool quiet;
     const cli_launch_variable *variables; /* further ones of the job */

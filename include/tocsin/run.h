@@ -25,6 +25,9 @@ typedef struct tocsin_run_description {
     bool has_ended;
     int64_t ended; /* these two only when has_ended */
     int exit_code; /* as the shell sees it: 128+n for a signal */
+    bool was_audited; /* did being recorded change what torch computed, with these boundaries? */
+    bool audit_changed;
+    const char *boundaries; /* docs/align.md; NULL or "": none */
 } tocsin_run_description;
 
 /* Write or replace `directory`/run.json at once: readers see the old or the new one.

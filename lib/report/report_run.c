@@ -47,6 +47,17 @@ static void append_command(tocsin_string *out, const tocsin_json_value *command)
     tocsin_string_append_char(out, '\n');
 }
 
+/* What the audit before the job found (docs/recording.md). */
+static void append_audit(tocsin_string *out, const tocsin_json_value *audit)
+{
+    bool changed;
+    if (tocsin_json_get_bool(tocsin_json_get_member(audit, "changed"), &changed)) {
+        tocsin_string_printf(out, "audit     %s\n",
+                             changed ? "being recorded CHANGED what a training here computed"
+                                     : "being recorded changed no bit of a training here");
+    }
+}
+
 static void append_run(tocsin_string *out, const tocsin_json_value *run)
 {
     int64_t exit_code;
@@ -59,6 +70,7 @@ static void append_run(tocsin_string *out, const tocsin_json_value *run)
     if (tocsin_json_get_integer(tocsin_json_get_member(run, "exit"), &exit_code)) {
         tocsin_string_printf(out, "exit      %" PRId64 "\n", exit_code);
     }
+    append_audit(out, tocsin_json_get_member(run, "observer_audit"));
     append_line(out, "tocsin",
                 tocsin_json_get_member(tocsin_json_get_member(run, "versions"), "tocsin"));
 }

@@ -47,6 +47,15 @@ static void write_description(tocsin_json *json, const tocsin_run_description *d
         tocsin_json_key(json, "exit");
         tocsin_json_integer(json, description->exit_code);
     }
+    if (description->was_audited) {
+        tocsin_json_key(json, "observer_audit");
+        tocsin_json_begin_object(json);
+        tocsin_json_put_text(json, "boundaries",
+                             description->boundaries ? description->boundaries : "");
+        tocsin_json_key(json, "changed");
+        tocsin_json_bool(json, description->audit_changed);
+        tocsin_json_end_object(json);
+    }
     tocsin_json_key(json, "versions");
     tocsin_json_begin_object(json);
     tocsin_json_put_text(json, "tocsin", TOCSIN_VERSION);
