@@ -96,6 +96,16 @@ static int record_once(const cli_recording_options *options, char *const *comman
     return command_exit ? command_exit : exit_code;
 }
 
+static int record(cli_recording_options *options, const cli_repeat_options *repeat, bool audit,
+                  char *const *command)
+{
+    int exit_code = audit ? cli_audit_observer(options, command) : CLI_HOLDS;
+    if (exit_code != CLI_HOLDS) {
+        return exit_code;
+    }
+    return repeat->count > 0 ? cli_repeat(options, repeat, command) : record_once(options, command);
+}
+
 /* Is the map one? The job may run in another folder: a file is given as a whole path. */
 static bool choose_map(cli_recording_options *options, char path[PATH_MAX])
 {
@@ -180,20 +190,11 @@ int cmd_record(int argc, char **argv)
                            &recording_options.boundaries)) {
         return CLI_INPUT;
     }
-    if (audit) {
-        exit_code = cli_audit_observer(&recording_options, command.items);
-        if (exit_code != CLI_HOLDS) {
-            return exit_code;
-        }
-    }
     repeat.jitter = repeat.seed != UINT64_MAX;
-    if (repeat.count > 0) {
-        return cli_repeat(&recording_options, &repeat, command.items);
-    }
-    if (repeat.jitter) {
+    if (repeat.jitter && repeat.count == 0) {
         cli_error("--jitter is for --repeat");
         cli_hint("tocsin record --repeat 4 --jitter 1 -- COMMAND");
         return CLI_INPUT;
     }
-    return record_once(&recording_options, command.items);
+    return record(&recording_options, &repeat, audit, command.items);
 }
