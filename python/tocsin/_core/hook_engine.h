@@ -77,5 +77,6 @@ static inline void tocsin_hook_uncounted_end(PyThreadState *thread)
 int tocsin_hook_module_exec(PyObject *module);
 int tocsin_hook_code_module_exec(PyObject *module);
 int tocsin_hook_count_module_exec(PyObject *module);
+int tocsin_guard_module_exec(PyObject *module);
 
 #endif
