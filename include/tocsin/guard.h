@@ -204,9 +204,10 @@ typedef struct tocsin_guard_run {
 
 #define TOCSIN_GUARD_RUN_NONFINITE 1u /* the result holds NaN or Inf */
 
-#define TOCSIN_GUARD_EXECUTORS_MAX 5 /* ranks that are asked to compute one batch, the owner too   \
-                                      */
-#define TOCSIN_GUARD_RERUNS 2        /* times that a suspect computes again */
+#define TOCSIN_GUARD_EXECUTORS_MAX                                                                 \
+    5                         /* ranks that are asked to compute one batch, the owner too          \
+                               */
+#define TOCSIN_GUARD_RERUNS 2 /* times that a suspect computes again */
 
 typedef struct tocsin_guard_replay {
     tocsin_guard_moment moment;
@@ -260,6 +261,20 @@ typedef struct tocsin_guard_comparison {
  * (recomputation that is not deterministic), nobody. Errors: E_ARGUMENT, E_LIMIT, E_MEMORY. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_judge_comparison(
     const tocsin_guard_comparison *comparison, tocsin_guard_finding **finding, tocsin_error *error);
+
+/* ---- the ledger ------------------------------------------------------------------------------ */
+
+/* Findings of one rank, one line of JSON each, never rewritten (docs/formats/guard-ledger.md). */
+#define TOCSIN_GUARD_LINE_BYTES_MAX (4u << 20)
+
+/* Append one JSON object, which contains no line break, and return when it is on the disk. The file
+ * is made if it is not there; what a crash left half written stays, as a line of its own. Errors:
+ * E_ARGUMENT (no JSON object on one line), E_LIMIT, E_IO, E_NOT_FOUND (no such folder), E_MEMORY.
+ */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_ledger_append(const char *path,
+                                                                      const char *json,
+                                                                      size_t bytes,
+                                                                      tocsin_error *error);
 
 #ifdef __cplusplus
 }

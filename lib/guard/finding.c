@@ -186,10 +186,15 @@ tocsin_status tocsin_draft_finish(finding_draft *draft, tocsin_guard_finding **f
         status = tocsin_guard_finding_new(&draft->content, finding, error);
         assert(status != TOCSIN_E_ARGUMENT);
     }
+    tocsin_draft_free(draft);
+    return status;
+}
+
+void tocsin_draft_free(finding_draft *draft)
+{
     TOCSIN_VEC_FREE(&draft->ranks);
     tocsin_string_free(&draft->text);
     tocsin_string_free(&draft->evidence);
-    return status;
 }
 
 void tocsin_draft_ranks_text(tocsin_string *text, const uint32_t *ranks, size_t count)

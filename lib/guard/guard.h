@@ -32,6 +32,7 @@ void tocsin_draft_begin(finding_draft *draft, tocsin_guard_check check, tocsin_g
 /* Make the finding, and free the draft whether that succeeds or not. */
 tocsin_status tocsin_draft_finish(finding_draft *draft, tocsin_guard_finding **finding,
                                   tocsin_error *error);
+void tocsin_draft_free(finding_draft *draft);
 /* "rank 3", "ranks 1, 2 and 7", the first few of many. */
 void tocsin_draft_ranks_text(tocsin_string *text, const uint32_t *ranks, size_t count);
 /* A member of the open object: a list of ranks, a digest as three numbers in hex. */
@@ -41,6 +42,31 @@ void tocsin_draft_put_digest(tocsin_json *json, const char *key, tocsin_digest d
 /* TRANSIENT, or PERSISTENT if one of the ranks was named before. */
 tocsin_guard_cause tocsin_draft_cause(const finding_draft *draft, const uint32_t *named,
                                       size_t named_count);
+
+/* ---- ledger.c ------------------------------------------------------------------------------ */
+
+typedef struct ledger_line {
+    const char *path;
+    uint64_t number; /* of the line in the file, from 1 */
+    const char *json;
+    size_t bytes;
+    const tocsin_json_value *value; /* an object */
+} ledger_line;
+
+typedef tocsin_status ledger_visitor(void *context, const ledger_line *line, tocsin_error *error);
+
+/* What was read, and what could not be. */
+typedef struct ledger_summary {
+    uint64_t lines;   /* visited */
+    uint64_t damaged; /* complete lines that are no JSON objects: half written, then went on */
+    uint64_t first_damaged; /* its number; 0: none */
+    uint64_t torn_bytes;    /* of a last line that was never completed */
+} ledger_summary;
+
+/* Every line of a ledger, the header not among them. Errors: those of the visitor, E_NOT_FOUND,
+ * E_IO, E_FORMAT and E_VERSION (the header), E_LIMIT (a long line), E_MEMORY. */
+tocsin_status tocsin_ledger_read(const char *path, ledger_visitor *visit, void *context,
+                                 ledger_summary *summary, tocsin_error *error);
 
 static inline bool digest_equal(const tocsin_digest *a, const tocsin_digest *b)
 {

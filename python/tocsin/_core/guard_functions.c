@@ -333,6 +333,102 @@ static PyObject *guard_vote(PyObject *module, PyObject *args, PyObject *kwargs)
     return result;
 }
 
+static PyObject *judge_comparison(tocsin_guard_comparison *comparison, const row_bytes *rows,
+                                  const name_list *names, const rank_array *ranks,
+                                  const rank_array *named)
+{
+    tocsin_error error;
+    tocsin_guard_finding *finding;
+    comparison->rows = rows->rows;
+    comparison->row_count = rows->count;
+    comparison->names = names->names;
+    comparison->name_count = names->count;
+    comparison->ranks = ranks->ranks;
+    comparison->named = named->ranks;
+    comparison->named_count = named->count;
+    if (ranks->ranks && ranks->count != rows->count) {
+        PyErr_SetString(PyExc_ValueError, "as many ranks as rows");
+        return NULL;
+    }
+    tocsin_status status = tocsin_guard_judge_comparison(comparison, &finding, &error);
+    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+}
+
+static PyObject *guard_comparison(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *keywords[] = {"check", "rows",  "step",          "passed", "names",
+                               "ranks", "named", "deterministic", NULL};
+    PyObject *object, *names_object = NULL, *ranks_object = NULL, *named_object = NULL;
+    PyObject *result = NULL;
+    const char *check;
+    long long step, passed;
+    int deterministic = 0;
+    tocsin_guard_comparison comparison = {.rows = NULL};
+    row_bytes rows;
+    name_list names = {.sequence = NULL};
+    rank_array ranks = {.ranks = NULL}, named = {.ranks = NULL};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sOLL|OOOp:guard_comparison", keywords, &check,
+                                     &object, &step, &passed, &names_object, &ranks_object,
+                                     &named_object, &deterministic) ||
+        !check_take(check, &comparison.check) ||
+        !rows_take(object, sizeof(tocsin_guard_comparison_row), &rows))
+        return NULL;
+    comparison.moment = (tocsin_guard_moment){.step = step, .passed = passed};
+    comparison.deterministic = deterministic != 0;
+    if (names_take(names_object, &names) && ranks_take(ranks_object, &ranks) &&
+        ranks_take(named_object, &named))
+        result = judge_comparison(&comparison, &rows, &names, &ranks, &named);
+    names_release(&names);
+    PyMem_Free(ranks.ranks);
+    PyMem_Free(named.ranks);
+    PyBuffer_Release(&rows.buffer);
+    return result;
+}
+
+/* ---- the ledger ---------------------------------------------------------------------------- */
+
+/* An object of Python as one line of JSON. */
+static PyObject *json_line(PyObject *object)
+{
+    PyObject *json = PyImport_ImportModule("json");
+    PyObject *dumps = json ? PyObject_GetAttrString(json, "dumps") : NULL;
+    PyObject *args = PyTuple_Pack(1, object);
+    PyObject *options =
+        Py_BuildValue("{s:(ss),s:O}", "separators", ",", ":", "allow_nan", Py_False);
+    PyObject *line = dumps && args && options ? PyObject_Call(dumps, args, options) : NULL;
+    Py_XDECREF(json);
+    Py_XDECREF(dumps);
+    Py_XDECREF(args);
+    Py_XDECREF(options);
+    return line;
+}
+
+static PyObject *guard_ledger_append(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *path, *object;
+    tocsin_error error;
+    if (!PyArg_ParseTuple(args, "O&O:guard_ledger_append", PyUnicode_FSConverter, &path, &object))
+        return NULL;
+    PyObject *line = json_line(object);
+    Py_ssize_t bytes = 0;
+    const char *text = line ? PyUnicode_AsUTF8AndSize(line, &bytes) : NULL;
+    tocsin_status status = TOCSIN_OK;
+    if (text != NULL) {
+        Py_BEGIN_ALLOW_THREADS;
+        status = tocsin_guard_ledger_append(PyBytes_AS_STRING(path), text, (size_t)bytes, &error);
+        Py_END_ALLOW_THREADS;
+    }
+    Py_XDECREF(line);
+    Py_DECREF(path);
+    if (text == NULL)
+        return NULL;
+    if (status != TOCSIN_OK)
+        return raise_error(status, &error);
+    Py_RETURN_NONE;
+}
+
 /* ---- the module ---------------------------------------------------------------------------- */
 
 #define WITH_KEYWORDS(function) ((PyCFunction)(void (*)(void))(function))
@@ -349,6 +445,11 @@ int tocsin_guard_module_exec(PyObject *module)
         {"guard_vote", WITH_KEYWORDS(guard_vote), METH_VARARGS | METH_KEYWORDS,
          PyDoc_STR("guard_vote(rows, step, passed, names=None, ranks=None, named=None, "
                    "check='weights') -> finding or None")},
+        {"guard_comparison", WITH_KEYWORDS(guard_comparison), METH_VARARGS | METH_KEYWORDS,
+         PyDoc_STR("guard_comparison(check, rows, step, passed, names=None, ranks=None, "
+                   "named=None, deterministic=False) -> finding or None")},
+        {"guard_ledger_append", guard_ledger_append, METH_VARARGS,
+         PyDoc_STR("guard_ledger_append(path, finding): on the disk when it returns")},
         {NULL, NULL, 0, NULL}};
     if (PyModule_AddFunctions(module, methods) < 0)
         return -1;
