@@ -6,5 +6,13 @@ from tocsin.determinism import deterministic
 from tocsin.injection import inject
 from tocsin.simulation import simulate_tensor_parallel
 
-__all__ = ["deterministic", "expect", "inject", "set_meta", "simulate_tensor_parallel", "stage",
-           "step"]
+__all__ = ["Guard", "GuardAlarm", "deterministic", "expect", "inject", "set_meta",
+           "simulate_tensor_parallel", "stage", "step"]
+
+
+def __getattr__(name):
+    if name in ("Guard", "GuardAlarm"):  # a script without a guard needs none of it
+        from tocsin import guard
+
+        return getattr(guard, name)
+    raise AttributeError(f"module 'tocsin' has no attribute {name!r}")

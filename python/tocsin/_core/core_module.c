@@ -12,7 +12,8 @@
 static int module_exec(PyObject *module)
 {
     if (tocsin_hook_module_exec(module) < 0 || tocsin_hook_code_module_exec(module) < 0 ||
-        tocsin_hook_count_module_exec(module) < 0 || tocsin_guard_module_exec(module) < 0) {
+        tocsin_hook_count_module_exec(module) < 0 || tocsin_guard_module_exec(module) < 0 ||
+        tocsin_multi_digest_module_exec(module) < 0) {
         return -1;
     }
     return tocsin_observe_module_exec(module);

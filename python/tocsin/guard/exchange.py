@@ -1,0 +1,107 @@
+"""Rows of bytes between the ranks of a job, through a process group of the guard's own.
+
+The group has its own timeout, so a rank that died holds nobody longer than that, and its own
+connections, so nothing of the job's is reordered. Messages lie in host memory wherever gloo is
+there; else the job's backend carries them on its device.
+"""
+
+import datetime
+import json
+import sys
+
+DESCRIPTION = "tocsin-guard"  # fault injection spares groups of this name
+_LENGTH = 8  # bytes of a text's length
+
+
+class PeerLost(RuntimeError):
+    """A rank did not answer: it died, hangs, or took another path than the others."""
+
+
+class Exchange:
+    """All ranks make one, and call the same methods in the same order. Without a process group it
+    is a job of one rank."""
+
+    def __init__(self, timeout=60.0):
+        self.rank, self.world, self.timeout = 0, 1, timeout
+        self._groups = {}  # ranks, None for all -> process group
+        self._device = "cpu"
+        distributed = sys.modules.get("torch.distributed")
+        if distributed is None or not distributed.is_available():
+            return
+        if not distributed.is_initialized():
+            return
+        self._distributed = distributed
+        self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
+        if self.world > 1:
+            self._groups[None] = self._new_group(None)
+
+    def _new_group(self, ranks):
+        distributed = self._distributed
+        backend = "gloo" if distributed.is_gloo_available() else None
+        if backend is None:
+            self._device = sys.modules["torch"].accelerator.current_accelerator()
+        timeout = datetime.timedelta(seconds=self.timeout)
+        return distributed.new_group(
+            ranks, timeout=timeout, backend=backend, group_desc=DESCRIPTION
+        )
+
+    def make_groups(self, partition):
+        """Groups for gather(ranks=...). All ranks call with the same list of lists of ranks; a set
+        that is no part of it cannot be gathered from."""
+        for ranks in partition:
+            key = tuple(ranks)
+            if len(key) > 1 and len(key) < self.world and key not in self._groups:
+                group = self._new_group(list(key))
+                if self.rank in key:
+                    self._groups[key] = group
+
+    def _carry(self, send):
+        try:
+            return send()
+        except RuntimeError as error:  # a closed connection, or the timeout
+            reason = (str(error).strip().splitlines() or [repr(error)])[0]
+            raise PeerLost(f"no answer within {self.timeout:g} s: {reason}") from error
+
+    def maximum(self, number):
+        """The largest of the ranks' integers: a message of one element."""
+        if self.world == 1:
+            return number
+        element = sys.modules["torch"].tensor([number], device=self._device)
+
+        def send():
+            operation = self._distributed.ReduceOp.MAX
+            self._distributed.all_reduce(element, op=operation, group=self._groups[None])
+            return int(element.item())
+
+        return self._carry(send)
+
+    def gather(self, row, ranks=None):
+        """The rows of all ranks, or of `ranks`, in order. All are equally long."""
+        torch = sys.modules["torch"]
+        key = None if ranks is None or len(ranks) == self.world else tuple(ranks)
+        if not row or self.world == 1 or (key is not None and len(key) == 1):
+            return [bytes(row)] * (1 if key is not None and len(key) == 1 else self.world)
+        group = self._groups[key]
+        mine = torch.frombuffer(bytearray(row), dtype=torch.uint8).to(self._device)
+
+        def send():
+            size = self._distributed.get_world_size(group)
+            rows = [torch.empty_like(mine) for _ in range(size)]
+            self._distributed.all_gather(rows, mine, group=group)
+            return [each.cpu().numpy().tobytes() for each in rows]
+
+        return self._carry(send)
+
+    def gather_bytes(self, text):
+        """The bytes of all ranks in order, of any lengths."""
+        longest = self.maximum(len(text))
+        rows = self.gather(len(text).to_bytes(_LENGTH, "little") + text.ljust(longest))
+        return [row[_LENGTH : _LENGTH + int.from_bytes(row[:_LENGTH], "little")] for row in rows]
+
+    def gather_objects(self, value):
+        """What json can write, of all ranks in order."""
+        return [json.loads(text) for text in self.gather_bytes(json.dumps(value).encode())]
+
+    def close(self):
+        """Forget the groups; waits for nobody."""
+        self._groups.clear()

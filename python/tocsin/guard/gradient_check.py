@@ -1,0 +1,219 @@
+"""Check 1: the gradients of each rank before they are averaged, and of all before the update.
+
+Where local gradients are seen:
+    bucket     in DistributedDataParallel's communication hook, a bucket at once; the hook then does
+               what the reducer does without one: multiply by 1 / ranks, add up
+    parameter  as each is accumulated, where the hook would be in the way
+    step       at the step: one rank, or gradients that are reduced before anyone sees them
+"""
+
+import math
+import struct
+import sys
+
+from tocsin import _core
+from tocsin.guard import digests
+
+ROW = struct.Struct("=QQQqqqddQ")  # tocsin_guard_gradient_row
+_NORM, _NORM_REPLICATED = 1, 2
+
+
+def find_ddp(model):
+    """The DistributedDataParallel that is the model, or in it; None."""
+    distributed = sys.modules.get("torch.nn.parallel.distributed")
+    if distributed is None:
+        return None
+    wrapper = distributed.DistributedDataParallel
+    return next((module for module in model.modules() if isinstance(module, wrapper)), None)
+
+
+def plain_name(name):
+    """A parameter's name without what wrappers put before it."""
+    for wrapper in ("module.", "_orig_mod."):
+        while name.startswith(wrapper):
+            name = name[len(wrapper) :]
+    return name
+
+
+class _Seen:
+    """What this rank has seen of its own gradients in a step."""
+
+    def __init__(self):
+        self.nan = self.inf = self.large = 0
+        self.bucket = self.parameter = self.element = -1
+
+    def add(self, bad, parameters, bucket=-1):
+        """bad: of _core.scan_gradients; parameters: the number of each tensor's."""
+        for tensor, nan, inf, large, first in bad:
+            self.nan, self.inf, self.large = self.nan + nan, self.inf + inf, self.large + large
+            if first >= 0 and self.element < 0:
+                self.bucket, self.parameter, self.element = bucket, parameters[tensor], first
+
+
+class GradientCheck:
+    def __init__(self, guard):
+        self.guard = guard
+        self.skips = 0  # steps in a row that the scaler skipped
+        self._seen = _Seen()
+        self._names, self._numbers = [], {}
+        self._handles = []
+        self._ddp = find_ddp(guard.model)
+        self.place = self._choose()
+        self._learn()
+        if self.place == "bucket":
+            self._ddp.register_comm_hook(self, _hook)
+        elif self.place == "parameter":
+            for parameter in self._parameters():
+                self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
+
+    def _choose(self):
+        ranks = self.guard.world_size
+        if ranks == 1:
+            return "step"
+        if self._ddp is None:
+            sharded = any(hasattr(each, "_local_tensor") for each in self.guard.model.parameters())
+            return "step" if sharded else "parameter"
+        # In place in a bucket the reducer divides, where it copies it multiplies: the same bits
+        # only for powers of two.
+        alike = not self._ddp.gradient_as_bucket_view or ranks & (ranks - 1) == 0
+        mixed = getattr(self._ddp, "mixed_precision", None) is not None
+        return "bucket" if alike and not mixed and not self._ddp._comm_hooks else "parameter"
+
+    def _parameters(self):
+        return [each for each in self.guard.model.parameters() if each.requires_grad]
+
+    def _learn(self):
+        """Number the parameters, those that came later, too."""
+        for name, parameter in self.guard.named_parameters():
+            if id(parameter) not in self._numbers:
+                self._numbers[id(parameter)] = len(self._names)
+                self._names.append(name)
+
+    def _number(self, parameter):
+        return self._numbers.get(id(parameter), -1)
+
+    # ---- local gradients ----------------------------------------------------------------------
+
+    def scan_bucket(self, bucket):
+        buffer = bucket.buffer()
+        ranks = self.guard.world_size
+        _, _, bad = digests.read([buffer], lambda plain: _core.scan_gradients(plain, ranks))
+        if not bad:
+            return
+        parameters = bucket.parameters()
+        parts = [buffer] if buffer.is_sparse else bucket.gradients()
+        numbers = [self._number(each) for each in parameters]
+        _, _, bad = digests.read(parts, lambda plain: _core.scan_gradients(plain, ranks))
+        self._seen.add(bad, numbers, bucket.index())
+
+    def _accumulated(self, parameter):
+        if not self.guard.replaying and parameter.grad is not None:
+            self._scan([parameter.grad], [self._number(parameter)])
+
+    def _scan(self, gradients, numbers):
+        ranks = self.guard.world_size
+        _, squares, bad = digests.read(
+            gradients, lambda plain: _core.scan_gradients(plain, ranks)
+        )
+        self._seen.add(bad, numbers)
+        return squares, any(nan + inf for _, nan, inf, _, _ in bad)
+
+    # ---- before the update --------------------------------------------------------------------
+
+    def evidence(self):
+        """(is something bad, the row of this rank, the name of the first bad parameter and its
+        shape)."""
+        seen = self._seen
+        self._learn()
+        norm, replicated = self._norm()
+        bad = seen.nan + seen.inf > 0 or not math.isfinite(norm)
+        scaler = self.guard.scaler
+        scale = float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 0.0
+        flags = _NORM | (_NORM_REPLICATED if replicated else 0)
+        row = ROW.pack(seen.nan, seen.inf, seen.large, seen.bucket,
+                       self.guard.rank if seen.parameter >= 0 else -1, seen.element, norm, scale,
+                       flags)  # fmt: skip
+        self.norm = norm
+        name, shape = "", []
+        if seen.parameter >= 0:
+            name = self._names[seen.parameter]
+            shape = list(digests.local_part(self._shapes()[seen.parameter]).shape)
+        return bad, row, name, shape
+
+    def _shapes(self):
+        return [parameter for _, parameter in self.guard.named_parameters()]
+
+    def _norm(self):
+        """Of the gradients that the update will use; and has it the same bits on all ranks?"""
+        guard = self.guard
+        found = [(self._number(each), each.grad) for _, each in guard.named_parameters()
+                 if each.grad is not None]  # fmt: skip
+        replicated = self._ddp is not None and self._ddp.process_group.size() == guard.world_size
+        if guard.max_norm is not None and found:
+            torch = sys.modules["torch"]
+            if guard.scaler is not None:
+                for optimizer in guard.optimizers:
+                    guard.scaler.unscale_(optimizer)
+            parameters = [each for _, each in guard.named_parameters() if each.grad is not None]
+            norm = torch.nn.utils.clip_grad_norm_(parameters, guard.max_norm)
+            norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+            if self.place == "step":
+                self._scan([gradient for _, gradient in found], [number for number, _ in found])
+            return float(norm), replicated
+        ranks = guard.world_size
+        gradients = [gradient for _, gradient in found]
+        _, squares, bad = digests.read(
+            gradients, lambda plain: _core.scan_gradients(plain, ranks)
+        )
+        if self.place == "step":
+            self._seen.add(bad, [number for number, _ in found])
+        if any(nan for _, nan, _, _, _ in bad):
+            return math.nan, replicated
+        if any(inf for _, _, inf, _, _ in bad):
+            return math.inf, replicated
+        return math.sqrt(squares), replicated
+
+    def judge(self, rows, names, shapes):
+        """(verdict, finding or None) of all ranks' rows; the same on every rank."""
+        guard = self.guard
+        verdict, finding = _core.guard_gradients(
+            b"".join(rows), step=guard.step_number, passed=guard.passed_step("gradient"),
+            names=names, skips=self.skips,
+        )  # fmt: skip
+        if finding is not None and finding.get("tensor"):
+            shape = next(s for name, s in zip(names, shapes) if name == finding["tensor"])
+            if len(finding.get("index", [])) == 1:
+                finding["index"] = _unravel(finding["index"][0], shape)
+        return verdict, finding
+
+    def reset(self):
+        """The step is over."""
+        self._seen = _Seen()
+
+    def close(self):
+        """The hook of a bucket stays: it cannot be taken away, and only adds up from here on."""
+        for handle in self._handles:
+            handle.remove()
+        self.guard = None
+
+
+def _unravel(flat, shape):
+    index = []
+    for size in reversed(shape):
+        flat, last = divmod(flat, size)
+        index.append(last)
+    return index[::-1]
+
+
+def _hook(check, bucket):
+    torch = sys.modules["torch"]
+    if check.guard is not None:
+        check.scan_bucket(bucket)
+    buffer = bucket.buffer()
+    group = check._ddp.process_group
+    if buffer.is_sparse:
+        buffer.div_(group.size())
+    else:
+        buffer.mul_(1.0 / group.size())
+    work = torch.distributed.all_reduce(buffer, group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])

@@ -1,0 +1,324 @@
+"""Guarded trainings: `guard_program.py RANKS FOLDER NAME...` trains each as ranks of one job and
+prints one JSON line each: what every rank saw. The ranks are forks, so that torch is imported once.
+"""
+
+import json
+import os
+import sys
+import tempfile
+
+import gloo_end
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import tocsin
+
+STEPS = 4
+
+
+class Net(nn.Module):
+    def __init__(self, norm=False, unused=False, dropout=0.0, sparse=False, tied=False):
+        super().__init__()
+        torch.manual_seed(7)
+        self.table = nn.Embedding(11, 8, sparse=sparse)
+        self.inner = nn.Linear(8, 16)
+        self.norm = nn.BatchNorm1d(16) if norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.frozen = nn.Parameter(torch.ones(16), requires_grad=False)
+        self.outer = nn.Linear(16, 8)
+        self.head = nn.Linear(8, 11, bias=False)
+        if tied:
+            self.head.weight = self.table.weight
+        self.other = nn.Linear(4, 4) if unused else None
+
+    def forward(self, x):
+        hidden = F.gelu(self.norm(self.inner(self.table(x)))) * self.frozen
+        return self.head(self.dropout(self.outer(hidden)))
+
+
+def batch(step, rank, micro=0):
+    generator = torch.Generator().manual_seed(1000 * step + 10 * rank + micro)
+    return torch.randint(0, 11, (12,), generator=generator)
+
+
+def loss_of(model, x):
+    return F.cross_entropy(model(x), x.roll(1))
+
+
+def bits(tensors):
+    return [each.detach().cpu().flatten().contiguous().view(torch.uint8).tolist()
+            for each in tensors]  # fmt: skip
+
+
+def make_optimizer(model):
+    return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.01)
+
+
+def train(guarded, model, optimizer=None, *, steps=STEPS, accumulate=1, autocast=False,
+          max_norm=None, scaler=None, before_step=None, late=None, **options):
+    """(losses, the guard or None). before_step(step): after backward, before the guard looks."""
+    rank = dist.get_rank()
+    optimizer = optimizer or make_optimizer(model)
+    guard = None
+    if guarded:
+        guard = tocsin.Guard(model, optimizer, folder=tempfile.mkdtemp(dir=sys.argv[2]),
+                             max_norm=max_norm, scaler=scaler, timeout=20, **options)  # fmt: skip
+    losses, outcomes = [], []
+    torch.manual_seed(50 + rank)
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        for micro in range(accumulate):
+            last = micro == accumulate - 1
+            hold = hasattr(model, "no_sync") and not last
+            with model.no_sync() if hold else torch.enable_grad():
+                with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                    loss = loss_of(model, batch(step, rank, micro))
+                if guard is not None:
+                    guard.backward(loss)
+                else:
+                    (loss if scaler is None else scaler.scale(loss)).backward()
+            losses.append(loss.detach())
+        if before_step is not None:
+            before_step(step)
+        if guard is not None:
+            outcomes.append(guard.step())
+            if late is not None:
+                late(step)
+            continue
+        if scaler is not None:
+            if max_norm is not None:
+                scaler.unscale_(optimizer)
+                torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            if max_norm is not None:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            optimizer.step()
+    if guard is not None:
+        guard.outcomes = outcomes
+        guard.close()
+    return losses, guard
+
+
+def compared(make, wrapped=None, **options):
+    """Guarded and not: are they the same bits, and was nothing found?"""
+    seen = []
+    for guarded in (False, True):
+        model = make()
+        model = DistributedDataParallel(model, **(wrapped or {}))
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0) if options.get("scaled") else None
+        rest = {key: value for key, value in options.items() if key != "scaled"}
+        losses, guard = train(guarded, model, scaler=scaler, **rest)
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        seen.append(bits([*losses, *gradients, *model.state_dict().values()]))
+    return {"same": seen[0] == seen[1], "findings": guard.findings,
+            "place": guard.gradient_check.place, "norm": guard.outcomes[-1].norm,
+            "uncovered": guard.weight_check.uncovered, "bytes": guard.weight_check.bytes,
+            "replicas": guard.weight_check.replicas}  # fmt: skip
+
+
+def plain():
+    return compared(Net)
+
+
+def clipped():
+    return compared(Net, max_norm=0.1)
+
+
+def accumulated():
+    return compared(Net, accumulate=3)
+
+
+def accumulated_in_place():
+    return compared(Net, {"gradient_as_bucket_view": True}, accumulate=2)
+
+
+def unused():
+    return compared(lambda: Net(unused=True), {"find_unused_parameters": True})
+
+
+def batch_norm():
+    return compared(lambda: Net(norm=True, dropout=0.2))
+
+
+def autocast():
+    return compared(lambda: Net(tied=True), autocast=True)
+
+
+def bfloat16():
+    return compared(lambda: Net().bfloat16())
+
+
+def static_graph():
+    return compared(Net, {"static_graph": True})
+
+
+def sparse():
+    def make():
+        model = Net(sparse=True)
+        model.requires_grad_(True)
+        return model
+
+    seen = []
+    for guarded in (False, True):
+        model = DistributedDataParallel(make())
+        losses, guard = train(guarded, model, torch.optim.SGD(model.parameters(), 0.1))
+        seen.append(bits([*losses, *model.state_dict().values()]))
+    return {"same": seen[0] == seen[1], "findings": guard.findings}
+
+
+def scaled():
+    return compared(Net, scaled=True, max_norm=1.0)
+
+
+def user_hook():
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+
+    model = DistributedDataParallel(Net())
+    model.register_comm_hook(None, allreduce_hook)
+    _, guard = train(True, model)
+    return {"findings": guard.findings, "place": guard.gradient_check.place}
+
+
+def several_optimizers():
+    model = DistributedDataParallel(Net())
+    first = torch.optim.SGD(model.module.inner.parameters(), 0.1, momentum=0.9)
+    second = torch.optim.AdamW(model.module.outer.parameters())
+    guard = tocsin.Guard(model, [first, second], folder=tempfile.mkdtemp(dir=sys.argv[2]))
+    for step in (1, 2):
+        guard.step(loss_of(model, batch(step, dist.get_rank())))
+    names = [name for name, _, _ in guard.weight_check.voted]
+    guard.close()
+    return {"findings": guard.findings, "names": names}
+
+
+# ---- faults -------------------------------------------------------------------------------------
+
+
+def alarm(model, **options):
+    """The finding that ends a training, its exit code and what the ledger says."""
+    try:
+        train(True, model, **options)
+    except tocsin.GuardAlarm as alarm:
+        finding = alarm.finding
+        return {"finding": finding, "code": alarm.code}
+    return {"finding": None}
+
+
+def _flip(tensor, index):
+    tensor.detach().view(torch.int32).flatten()[index] ^= 1 << 3
+
+
+def weight_fault():
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+
+    def stepped(optimizer, args, kwargs):
+        if optimizer.state[model.module.outer.bias]["step"] == 2 and dist.get_rank() == 1:
+            _flip(model.module.outer.weight, 5)
+
+    optimizer.register_step_post_hook(stepped)
+    return alarm(model, optimizer=optimizer)
+
+
+def state_fault():
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+
+    def stepped(optimizer, args, kwargs):
+        if optimizer.state[model.module.outer.bias]["step"] == 3 and dist.get_rank() == 2:
+            _flip(optimizer.state[model.module.inner.weight]["exp_avg_sq"], 17)
+
+    optimizer.register_step_post_hook(stepped)
+    return alarm(model, optimizer=optimizer)
+
+
+def begins_unlike():
+    model = Net()
+    if dist.get_rank() == 1:
+        _flip(model.inner.weight, 0)
+    model = DistributedDataParallel(model, init_sync=False)
+    return alarm(model)
+
+
+def _poisoned(rank, step, value, scaler=None, on_alarm="skip_update", **wrapped):
+    """A NaN in the gradient of one element on one rank in one step."""
+    model = DistributedDataParallel(Net(), **wrapped)
+    now = {"calls": 0}
+
+    def changed(gradient):
+        now["calls"] += 1
+        if dist.get_rank() != rank or now["calls"] != step:
+            return None
+        gradient = gradient.clone()
+        gradient[2, 3] = value
+        return gradient
+
+    model.module.outer.weight.register_hook(changed)
+    before = {}
+
+    def before_step(number):
+        if number == step:
+            before["weights"] = bits(model.parameters())
+
+    def late(number):
+        if number == step:
+            before["same"] = before["weights"] == bits(model.parameters())
+
+    _, guard = train(True, model, on_alarm=on_alarm, before_step=before_step, late=late,
+                     scaler=scaler)  # fmt: skip
+    return {
+        "findings": guard.findings, "kept": before["same"],
+        "skipped": [outcome.skipped_by for outcome in guard.outcomes],
+        "finite": all(bool(p.isfinite().all()) for p in model.parameters()),
+    }  # fmt: skip
+
+
+def nan_in_a_gradient():
+    return _poisoned(1, 2, float("nan"))
+
+
+def nan_beside_a_hook():
+    return _poisoned(1, 2, float("nan"), gradient_as_bucket_view=True)
+
+
+def scaler_skips():
+    return _poisoned(1, 2, float("inf"), torch.amp.GradScaler("cpu", init_scale=1024.0))
+
+
+def continues():
+    return _poisoned(0, 3, float("nan"), on_alarm="continue")
+
+
+def _ranks(world):
+    port_file = os.path.join(sys.argv[2], "store")
+    for rank in range(1, world):
+        if os.fork() == 0:
+            return rank, port_file
+    return 0, port_file
+
+
+def main():
+    world = int(sys.argv[1])
+    torch.set_num_threads(1)
+    rank, store = _ranks(world)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    for name in sys.argv[3:]:
+        seen = [None] * world
+        dist.all_gather_object(seen, globals()[name]())
+        if rank == 0:
+            print(json.dumps({"name": name, "ranks": seen}), flush=True)
+    gloo_end.leave()
+    if rank == 0:
+        for _ in range(world - 1):
+            os.wait()
+    else:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
