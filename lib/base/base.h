@@ -232,6 +232,14 @@ void tocsin_file_unmap(void *memory, size_t bytes);
 /* Close reports what write could not (NFS, quota). *fd becomes -1; a negative *fd is OK. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_file_close(int *fd, const char *where, tocsin_error *error);
 
+/* Give a file or folder another name; what has that name is replaced (a folder only if it is
+ * empty). `exchange`: both names must be there and are exchanged at once; E_UNSUPPORTED where the
+ * file system cannot. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_file_rename(const char *from, const char *to, bool exchange,
+                                                   tocsin_error *error);
+/* fsync of the folder in which `path` lies: names in it last. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_file_sync_folder(const char *path, tocsin_error *error);
+
 /* The whole file appended to `content`; E_LIMIT if it has more than `limit_bytes`. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_file_load(const char *path, size_t limit_bytes,
                                                  tocsin_string *content, tocsin_error *error);

@@ -7,6 +7,7 @@
 #include <base/base.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -169,5 +170,40 @@ tocsin_status tocsin_file_load(const char *path, size_t limit_bytes, tocsin_stri
     TOCSIN_TRY(tocsin_file_open(path, O_RDONLY, 0, &fd, error));
     tocsin_status status = load_from(fd, path, limit_bytes, content, error);
     close(fd); /* opened for reading: nothing can be lost */
+    return status;
+}
+
+tocsin_status tocsin_file_rename(const char *from, const char *to, bool exchange,
+                                 tocsin_error *error)
+{
+    int result = -1;
+    if (!refuse())
+        result = renameat2(AT_FDCWD, from, AT_FDCWD, to, exchange ? RENAME_EXCHANGE : 0);
+    if (result == 0)
+        return TOCSIN_OK;
+    if (exchange && (errno == EINVAL || errno == ENOSYS))
+        return tocsin_error_at(error, TOCSIN_E_UNSUPPORTED, to, -1,
+                               "this file system cannot exchange two names");
+    return tocsin_error_system(error, "replace", to);
+}
+
+tocsin_status tocsin_file_sync_folder(const char *path, tocsin_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    size_t bytes = slash ? (size_t)(slash - path) : 0;
+    char *folder = slash == path ? tocsin_copy_text("/", 1)
+                   : slash       ? tocsin_copy_text(path, bytes)
+                                 : tocsin_copy_text(".", 1);
+    int fd = -1;
+    if (!folder)
+        return tocsin_error_memory(error);
+    tocsin_status status = tocsin_file_open(folder, O_RDONLY | O_DIRECTORY, 0, &fd, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_file_sync(fd, folder, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_file_close(&fd, folder, error);
+    else if (fd >= 0)
+        close(fd);
+    tocsin_free(folder);
     return status;
 }
