@@ -43,6 +43,74 @@ void tocsin_draft_put_digest(tocsin_json *json, const char *key, tocsin_digest d
 tocsin_guard_cause tocsin_draft_cause(const finding_draft *draft, const uint32_t *named,
                                       size_t named_count);
 
+/* ---- vertex_cover.c ------------------------------------------------------------------------ */
+
+/* Two ranks of which at least one did wrong. */
+typedef struct rank_pair {
+    uint32_t a, b;
+} rank_pair;
+
+/* Sets of ranks, one after another in `ranks`; set i ends at ends.items[i]. Zero is empty. */
+typedef struct cover_list {
+    TOCSIN_VEC(uint32_t) ranks;
+    TOCSIN_VEC(size_t) ends;
+    bool cut; /* there may be more */
+} cover_list;
+
+/* Every set of ranks that contains one of each pair and would not without any one of its own, the
+ * smallest first, at most TOCSIN_GUARD_COVERS_MAX. false: out of memory. */
+bool tocsin_vertex_covers(const rank_pair *pairs, size_t count, cover_list *covers);
+void tocsin_vertex_covers_free(cover_list *covers);
+
+/* ---- replay_batches.c ---------------------------------------------------------------------- */
+
+#define BATCH_RUNS_MAX 64 /* of one batch, by all ranks together */
+
+/* Whose runs of a batch are all alike is steady. */
+typedef struct batch_executor {
+    uint32_t rank;
+    uint32_t first, end;   /* its runs in `runs` */
+    uint32_t right, wrong; /* runs with the confirmed result and without, if there is one */
+    bool steady;
+} batch_executor;
+
+typedef enum batch_state {
+    BATCH_AGREES,    /* all runs gave the same */
+    BATCH_CONVICTED, /* one result is confirmed: two steady ranks have it; some rank had another */
+    BATCH_OPEN       /* runs differ, and no result or several are confirmed */
+} batch_state;
+
+typedef struct replay_batch {
+    uint32_t owner;
+    uint32_t first, end; /* its executors in `executors` */
+    batch_state state;
+    tocsin_digest confirmed; /* CONVICTED */
+    bool nonfinite;          /* some result is */
+} replay_batch;
+
+/* The runs of a replay in order. Zero is empty. */
+typedef struct batch_table {
+    tocsin_guard_run *runs; /* by owner, executor, attempt */
+    size_t run_count;
+    TOCSIN_VEC(replay_batch) batches; /* by owner */
+    TOCSIN_VEC(batch_executor) executors;
+    size_t open, convicted; /* batches of these states */
+} batch_table;
+
+/* Errors: those of tocsin_guard_replay_requests. Free it either way. */
+tocsin_status tocsin_batches_read(const tocsin_guard_replay *replay, batch_table *table,
+                                  tocsin_error *error);
+void tocsin_batches_free(batch_table *table);
+/* For qsort: by owner, executor, attempt. */
+int tocsin_runs_compare(const void *a, const void *b);
+/* Did an executor have another result than the confirmed one? */
+static inline bool batch_convicts(const replay_batch *batch, const batch_executor *executor)
+{
+    return batch->state == BATCH_CONVICTED && executor->wrong > 0;
+}
+/* Are most batches open, and their owners not steady? */
+bool tocsin_batches_do_not_repeat(const batch_table *table, uint32_t rank_count);
+
 /* ---- ledger.c ------------------------------------------------------------------------------ */
 
 typedef struct ledger_line {

@@ -386,6 +386,66 @@ static PyObject *guard_comparison(PyObject *module, PyObject *args, PyObject *kw
     return result;
 }
 
+static PyObject *request_tuples(const tocsin_guard_run *requests, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list && i < count; ++i) {
+        PyObject *tuple =
+            Py_BuildValue("(III)", requests[i].owner, requests[i].executor, requests[i].attempt);
+        if (tuple == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, (Py_ssize_t)i, tuple);
+    }
+    return list;
+}
+
+static PyObject *guard_replay_requests(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object;
+    unsigned ranks;
+    row_bytes runs;
+    tocsin_guard_run *requests;
+    size_t count;
+    tocsin_error error;
+    if (!PyArg_ParseTuple(args, "OI:guard_replay_requests", &object, &ranks) ||
+        !rows_take(object, sizeof(tocsin_guard_run), &runs))
+        return NULL;
+    const tocsin_guard_replay replay = {
+        .rank_count = ranks, .runs = runs.rows, .run_count = runs.count};
+    tocsin_status status = tocsin_guard_replay_requests(&replay, &requests, &count, &error);
+    PyBuffer_Release(&runs.buffer);
+    if (status != TOCSIN_OK)
+        return raise_error(status, &error);
+    PyObject *list = request_tuples(requests, count);
+    tocsin_guard_requests_free(requests);
+    return list;
+}
+
+static PyObject *guard_replay_judge(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *keywords[] = {"runs", "world", "step", "passed", NULL};
+    PyObject *object;
+    unsigned ranks;
+    long long step, passed;
+    row_bytes runs;
+    tocsin_guard_finding *finding;
+    tocsin_error error;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OILL:guard_replay_judge", keywords, &object,
+                                     &ranks, &step, &passed) ||
+        !rows_take(object, sizeof(tocsin_guard_run), &runs))
+        return NULL;
+    const tocsin_guard_replay replay = {.moment = {.step = step, .passed = passed},
+                                        .rank_count = ranks,
+                                        .runs = runs.rows,
+                                        .run_count = runs.count};
+    tocsin_status status = tocsin_guard_judge_replay(&replay, &finding, &error);
+    PyBuffer_Release(&runs.buffer);
+    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+}
+
 /* ---- the ledger ---------------------------------------------------------------------------- */
 
 /* An object of Python as one line of JSON. */
@@ -448,6 +508,10 @@ int tocsin_guard_module_exec(PyObject *module)
         {"guard_comparison", WITH_KEYWORDS(guard_comparison), METH_VARARGS | METH_KEYWORDS,
          PyDoc_STR("guard_comparison(check, rows, step, passed, names=None, ranks=None, "
                    "named=None, deterministic=False) -> finding or None")},
+        {"guard_replay_requests", guard_replay_requests, METH_VARARGS,
+         PyDoc_STR("guard_replay_requests(runs, world) -> [(owner, executor, attempt)]")},
+        {"guard_replay_judge", WITH_KEYWORDS(guard_replay_judge), METH_VARARGS | METH_KEYWORDS,
+         PyDoc_STR("guard_replay_judge(runs, world, step, passed) -> finding or None")},
         {"guard_ledger_append", guard_ledger_append, METH_VARARGS,
          PyDoc_STR("guard_ledger_append(path, finding): on the disk when it returns")},
         {NULL, NULL, 0, NULL}};
