@@ -21,7 +21,7 @@ static const cli_command commands[] = {
     {"version", cmd_version},   {"verify", cmd_verify},   {"plan", cmd_plan},
     {"suppress", cmd_suppress}, {"filter", cmd_filter},   {"merge", cmd_merge},
     {"diff", cmd_diff},         {"import", cmd_import},   {"export", cmd_export},
-    {"align", cmd_align},       {"env", cmd_env},
+    {"align", cmd_align},       {"env", cmd_env},         {"inject", cmd_inject},
 };
 
 static const char overview[] =
@@ -33,7 +33,7 @@ static const char overview[] =
     "          infer    healthy recordings -> invariants\n"
     "          show     print invariants, each in one sentence\n"
     "  watch   run      run a training script and check it while it trains\n"
-    "          check    check a recording, finished or still growing\n"
+    "          check    check a recording, finished or still growing; inject a fault\n"
     "  look    align    where two runs part first; env what makes them comparable\n"
     "          info     what is in a recording or a file of invariants; dump its events\n"
     "          explain  what a finding's code means and what to do\n"

@@ -6,7 +6,7 @@ import types
 
 
 class Environment:
-    """What `tocsin record` and `tocsin run` tell the processes of a job.
+    """What `tocsin record`, `tocsin run` and `tocsin inject` tell the processes of a job.
 
     TOCSIN_RUN        the run's directory
     TOCSIN_MODE       "record" (everything), "run" (what the selection names) or "off"
@@ -14,7 +14,8 @@ class Environment:
     TOCSIN_SAMPLE     digest the model's data and gradients only in each such step
     TOCSIN_BOUNDARIES what else is recorded for comparing runs: "online" (nothing), "trusted",
                       "full" or "drill" (docs/align.md)
-    TOCSIN_INJECT     faults to put in, for trying out what finds them (docs/inject.md)
+    TOCSIN_INJECT     faults to put in, for trying out what finds them (docs/inject.md); in a
+                      process without TOCSIN_RUN this alone
     TOCSIN_DRILL      STEP:ROLE:NAME: boundaries only in this step, and tensors by tiles, finest
                       that one
     TOCSIN_JITTER     a number: small random delays at hooked calls, drawn from it
@@ -63,13 +64,17 @@ class Environment:
 
 
 _attached = False
+_injected = False  # without a recording
 
 
 def attach(environment: Environment | None = None) -> bool:
     """Start recording, once per process. A failure is one line on stderr, never an exception."""
     global _attached
     environment = environment or Environment()
-    if _attached or not environment.directory or environment.mode == "off":
+    if _attached or environment.mode == "off":
+        return _attached
+    if not environment.directory:
+        _inject(environment.inject)
         return _attached
     try:
         from tocsin import _core, cuts, recorder
@@ -94,6 +99,20 @@ def attach(environment: Environment | None = None) -> bool:
     except Exception as error:
         _stop(error)
     return _attached
+
+
+def _inject(faults: str) -> None:
+    """Faults without a recording. What cannot be put in ends the process: a run without its fault
+    must not pass for one that survived it."""
+    global _injected
+    if faults and not _injected:
+        from tocsin import injection
+
+        try:
+            injection.from_environment(faults)
+        except ValueError as error:
+            raise SystemExit(f"tocsin: error: no fault can be injected: {error}") from None
+        _injected = True
 
 
 def module_imported(module: types.ModuleType) -> None:

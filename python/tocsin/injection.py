@@ -2,12 +2,13 @@
 
 Where a fault comes in is a hook that torch offers, on the one module, parameter or loader that is
 named, put there when the model is called first; a step ends with the first optimizer that stepped.
-What it does to the bits is in fault_patterns.py. A recorder sees the tensor after the fault, and
-nothing of what is done here.
+What it does to the bits is in fault_patterns.py, collectives and checkpoints are in
+injected_calls.py. A recorder sees the tensor after the fault, and nothing of what is done here.
 """
 
 import atexit
 import contextlib
+import copy
 import dataclasses
 import json
 import os
@@ -16,9 +17,14 @@ import shlex
 import sys
 import weakref
 
-PLACES = ("gradient", "activation", "input", "weight", "optimizer", "batch", "generator")
+from tocsin import injected_calls
+
+PLACES = ("gradient", "activation", "input", "weight", "optimizer", "batch", "generator",
+          "collective", "checkpoint")  # fmt: skip
 PATTERNS = ("bit", "warp", "tile", "rows", "sign", "scale", "stuck", "nan", "reorder", "rounded",
             "rescale", "roll")  # fmt: skip
+CALLS = ("first", "all")
+LATE = ("gradient", "weight", "collective", "checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +39,7 @@ class Fault:
     seed: int = 0
     persistent: bool = False
     late: bool = False
+    calls: str = "first"
     element: tuple[int, ...] | None = None
     bit: int | None = None
     value: float | None = None
@@ -45,10 +52,18 @@ class Fault:
             raise ValueError(f"pattern is {self.pattern!r}, not one of {', '.join(PATTERNS)}")
         if self.step < 1:
             raise ValueError(f"step is {self.step}; the first is 1")
-        if self.late and self.place not in ("gradient", "weight"):
-            raise ValueError(f"late says when a gradient or weight is changed, not {self.place}")
+        if self.late and self.place not in LATE:
+            raise ValueError(f"late is for {', '.join(LATE)}, not for {self.place}")
+        if self.calls not in CALLS:
+            raise ValueError(f"calls is {self.calls!r}, not one of {', '.join(CALLS)}")
         if self.place == "optimizer" and "#" not in self.name:
             raise ValueError("an optimizer's state is named PARAMETER#KEY: layer.weight#exp_avg")
+        if self.place == "collective" and self.name not in ("", *injected_calls.COLLECTIVES):
+            known = ", ".join(injected_calls.COLLECTIVES)
+            raise ValueError(f"a collective is named by its function, one of {known}")
+        if self.place == "checkpoint" and self.late:
+            if self.pattern not in injected_calls.BYTE_PATTERNS:
+                raise ValueError(f"a file's bytes cannot be changed by {self.pattern!r}")
 
     def owner(self):
         """The names of the module and of its parameter: ("first", "weight"); of a module None."""
@@ -61,7 +76,8 @@ class Fault:
         what = "the generator" if self.place == "generator" else f"{self.pattern} in {self.place}"
         name = f" of {self.name}" if self.name else ""
         rank = "" if self.rank is None else f" on rank {self.rank}"
-        return f"{what}{name}, {'from ' if self.persistent else ''}step {self.step}{rank}"
+        calls = ", all calls" if self.calls == "all" else ""
+        return f"{what}{name}, {'from ' if self.persistent else ''}step {self.step}{calls}{rank}"
 
 
 def _rank():
@@ -133,6 +149,37 @@ def _with_a_copy(value):
     return value
 
 
+def _tensors(value, path=()):
+    """(path, tensor) of all tensors in nested dicts, lists and tuples."""
+    if hasattr(value, "element_size"):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors(item, (*path, key))
+    elif isinstance(value, (list, tuple)):
+        for place, item in enumerate(value):
+            yield from _tensors(item, (*path, place))
+
+
+def _dotted(path):
+    return ".".join(map(str, path))
+
+
+def _with_copy_at(value, path):
+    """The nested value with its tensor at that path copied, and that copy; the caller's containers
+    stay as they are."""
+    if not path:
+        tensor = value.detach().clone()
+        return tensor, tensor
+    inner, tensor = _with_copy_at(value[path[0]], path[1:])
+    if isinstance(value, tuple):
+        parts = (*value[: path[0]], inner, *value[path[0] + 1 :])
+        return (type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)), tensor
+    changed = copy.copy(value)
+    changed[path[0]] = inner
+    return changed, tensor
+
+
 class Injection:
     """A fault that waits for its place and step. done: what was changed, a dict each time."""
 
@@ -149,13 +196,19 @@ class Injection:
             handle.remove()
         self._handles.clear()
         _waiting.discard(self)
+        injected_calls.end(self)
+
+    def _step(self):
+        """The step that is running; of a checkpoint the one that has ended."""
+        return _steps.done + (self.fault.place != "checkpoint")
 
     def due(self):
-        fault, step = self.fault, _steps.done + 1
+        fault, step = self.fault, self._step()
         wanted = step >= fault.step if fault.persistent else step == fault.step
-        return wanted and self._step_done != step and fault.rank in (None, _rank())
+        again = fault.calls == "all" or self._step_done != step
+        return wanted and again and fault.rank in (None, _rank())
 
-    def strike(self, value, role, phase):
+    def strike(self, value, role, phase, name=None):
         """Change the first tensor of what passes, if it is time."""
         if not self.due():
             return
@@ -165,18 +218,40 @@ class Injection:
                 return
             from tocsin import fault_patterns
 
-            self._step_done = _steps.done + 1
+            self._step_done = self._step()
             draw = random.Random(f"{self.fault.seed} {self.fault.step}")
             plain = _plain(tensor)
             where = {"shape": list(plain.shape), **_place_of_part(tensor)}
             changed = fault_patterns.apply(plain, self.fault, draw)
-            self._log(role, phase, {**where, **changed})
+            self._log(role, phase, {**where, **changed}, name)
 
-    def _log(self, role, phase, changed):
+    @staticmethod
+    def copied(value):
+        """The nested value with a copy of its first tensor."""
+        with _unseen():
+            paths = [path for path, tensor in _tensors(value) if tensor.numel()]
+            return _with_copy_at(value, paths[0])[0] if paths else value
+
+    def struck_copy(self, state):
+        """Of a state that is saved: a copy in which one tensor is changed, if it is time."""
+        if not self.due():
+            return state
+        with _unseen():
+            paths = [path for path, tensor in _tensors(state) if _plain(tensor).numel()]
+            wanted = [path for path in paths if _dotted(path).endswith(self.fault.name)]
+            if not wanted:
+                return state
+            path = random.Random(f"{self.fault.seed} path").choice(wanted)
+            state, tensor = _with_copy_at(state, path)
+        self.strike(tensor, "data", "checkpoint", _dotted(path))
+        return state
+
+    def _log(self, role, phase, changed, name=None):
         fault = self.fault
         truth = {
-            "step": _steps.done + 1, "rank": _rank(), "fqn": fault.name, "role": role,
-            "phase": phase, "place": fault.place, "pattern": fault.pattern, **changed,
+            "step": self._step(), "rank": _rank(), "fqn": fault.name if name is None else name,
+            "role": role, "phase": phase, "place": fault.place, "pattern": fault.pattern,
+            **changed,
         }  # fmt: skip
         self.done.append(truth)
         line = json.dumps(truth)
@@ -190,6 +265,9 @@ class Injection:
 
     def bind(self, names):
         """Put the hook where it belongs, if that is in this model."""
+        if self.fault.place == "collective":
+            injected_calls.watch_buckets(next(iter(names[""])))
+            return True
         owner, key = self.fault.owner()
         for module in names.get(owner, ()):
             if key is None:
@@ -233,7 +311,7 @@ class Injection:
 
         if self.due():
             with _unseen():
-                self._step_done = _steps.done + 1
+                self._step_done = self._step()
                 torch.manual_seed(self.fault.seed + 1)
                 self._log("value", "forward", {"changed": 1, "elements": []})
 
@@ -243,7 +321,8 @@ class Injection:
             def called(root, args):
                 self.strike(module._parameters[key], "data", "forward")
 
-            self._handles.append(root.register_forward_pre_hook(called))
+            # Before whoever looks at the weights when the model is called.
+            self._handles.append(root.register_forward_pre_hook(called, prepend=True))
             return
         import torch
 
@@ -267,9 +346,22 @@ class Injection:
                 engine.queue_callback(again)
 
         parameter = module._parameters[key]
+        if place == "gradient" and not late and self.fault.calls == "all":
+            self._handles.append(parameter.register_hook(self._on_its_way))
+            return
         handle = parameter.register_post_accumulate_grad_hook(accumulated)
         _put_first(parameter._post_accumulate_grad_hooks, handle.id)
         self._handles.append(handle)
+
+
+    def _on_its_way(self, gradient):
+        """Before it is accumulated, or returned by torch.autograd.grad."""
+        if not self.due():
+            return None
+        with _unseen():
+            gradient = gradient.clone()
+        self.strike(gradient, "grad", "backward")
+        return gradient
 
 
 def _put_first(hooks, key):
@@ -360,7 +452,8 @@ def _watch_loaders(injection):
 def _remind(injection):
     fault = injection.fault
     if not injection.done and fault.rank in (None, _rank()):
-        found = "" if injection._bound or fault.place == "batch" else ": nothing has that name"
+        named = injection._bound or fault.place in ("batch", "collective", "checkpoint")
+        found = "" if named else ": nothing has that name"
         _say(f"tocsin: warning: no fault was injected: {fault.describe()}{found}")
 
 
@@ -369,12 +462,15 @@ def inject(place, name="", *, step, **options):
 
     place, name: "gradient", "weight" of a parameter, "optimizer" state PARAMETER#KEY, "activation",
         "input" of a module (first tensor), "batch" of a DataLoader, "generator" (a module's name:
-        it is seeded anew before the call)
+        it is seeded anew before the call), "collective" (a function of torch.distributed),
+        "checkpoint" (a tensor in the state)
     step: the training step, from 1; persistent=True: in each one from there on
+    calls: the "first" in the step, or "all" of them, as a device that computes wrongly
     pattern: what happens to the bits, by default "bit"; seed: chooses element and bit;
         element, bit, value: chosen by the caller
     rank: on this one alone
-    late=True: a gradient after it was averaged over ranks, a weight after the backward pass
+    late=True: a gradient after it was averaged over ranks, a weight after the backward pass, what
+        a collective gives this rank, the bytes of a checkpoint's file
     log: a file to which the ground truth is appended as a JSON line; by default stderr
     """
     global _installed
@@ -389,7 +485,11 @@ def inject(place, name="", *, step, **options):
         _installed = True
     if place == "batch":
         _watch_loaders(injection)
+    elif place == "checkpoint":
+        injected_calls.begin(injection)
     else:
+        if place == "collective":
+            injected_calls.begin(injection)
         _waiting.add(injection)
         _watch_models(torch)
     atexit.register(_remind, injection)

@@ -130,10 +130,16 @@ def _begin(root: str) -> None:
         watch.imported(sys.modules["torch"])
 
 
+def wanted() -> bool:
+    """Is this process to be recorded, or to have a fault?"""
+    asked = os.environ.get("TOCSIN_RUN") or os.environ.get("TOCSIN_INJECT")
+    return bool(asked) and os.environ.get("TOCSIN_MODE") != "off"
+
+
 def start(root: str = _ROOT) -> None:
     """Watch imports from now on, with the package `tocsin` in `root`; in a process that has torch
-    already, attach at once. Does nothing in a process that is not to be recorded. Never raises."""
-    if not os.environ.get("TOCSIN_RUN") or os.environ.get("TOCSIN_MODE") == "off":
+    already, attach at once. Does nothing in a process of which nothing is asked. Never raises."""
+    if not wanted():
         return
     try:
         _begin(root)

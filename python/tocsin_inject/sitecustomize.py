@@ -1,4 +1,5 @@
-"""Imported by every Python process that inherits PYTHONPATH from `tocsin record` or `tocsin run`.
+"""Imported by every Python process that inherits PYTHONPATH from `tocsin record`, `tocsin run`
+or `tocsin inject`.
 
 Takes this directory off sys.path (children inherit it through the environment), lets the
 sitecustomize that it shadows run, and waits for torch. Nothing here may break the user's job.
@@ -31,7 +32,8 @@ def _watch() -> None:
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _here]
-if os.environ.get("TOCSIN_RUN") and os.environ.get("TOCSIN_MODE") != "off":
+_asked = os.environ.get("TOCSIN_RUN") or os.environ.get("TOCSIN_INJECT")
+if _asked and os.environ.get("TOCSIN_MODE") != "off":
     try:
         _watch()
     except Exception as error:

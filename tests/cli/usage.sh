@@ -9,7 +9,7 @@ check "15 lines at most" test "$(tocsin | wc -l)" -le 15
 
 # Each command explains itself, on stdout, in at most 80 columns and one screen.
 for command in record infer show run check info dump explain verify plan suppress filter merge \
-    diff import export align env; do
+    diff import export align env inject; do
     check "help of $command" cmp <(tocsin "$command" --help) \
         "$TOCSIN_SOURCE/tests/golden/cli/help_$command.txt"
     check "help of $command both ways" cmp <(tocsin help "$command") <(tocsin "$command" -h)
@@ -92,5 +92,33 @@ END
 expect 2 tocsin $'\033[31mred' <<'END'
 ! tocsin: error: unknown command '?[31mred'
 ! hint: tocsin help
+END
+# A fault that cannot be one is said before the command starts.
+expect 2 tocsin inject -- true <<'END'
+! tocsin: error: no place
+! hint: tocsin inject --place gradient --name layer.weight --step 3 -- COMMAND
+END
+expect 2 tocsin inject --place gradient -- true <<'END'
+! tocsin: error: --step: the first step is 1
+! hint: tocsin inject --place gradient --name layer.weight --step 3 -- COMMAND
+END
+expect 2 tocsin inject --place gradiant --step 1 -- true <<'END'
+! tocsin: error: --place: there is no place 'gradiant'
+! hint: did you mean gradient?
+END
+expect 2 tocsin inject --place weight --step 1 --pattern kitten -- true <<'END'
+! tocsin: error: --pattern: there is no pattern 'kitten'
+! hint: tocsin inject --list
+END
+expect 2 tocsin inject --place weight --step 1 --name "a;b" -- true <<'END'
+! tocsin: error: --name: ' and ; cannot stand in it
+END
+expect 2 tocsin inject --place weight --step 1 <<'END'
+! tocsin: error: no command to inject a fault into
+! hint: tocsin inject --place gradient --name layer.weight --step 3 -- COMMAND
+END
+expect 0 env -u TOCSIN_INJECT "$TOCSIN" inject -p weight -n a.b -s 3 -r 1 --persistent -- \
+    "$TOCSIN" inject -p collective -s 4 --late --all-calls -- printenv TOCSIN_INJECT <<'END'
+step=3 place='weight' name='a.b' rank=1 persistent=1; step=4 place='collective' late=1 calls=all
 END
 finish

@@ -132,7 +132,9 @@ def test_ranks_and_names():
 
 
 UNREADABLE = """place=gradient|place=moon step=1|step=1 place|place=batch step=x|place=batch step=0
-place=optimizer name=first.weight step=1|place=batch late=1 step=1|place=batch colour=red step=1"""
+place=optimizer name=first.weight step=1|place=batch late=1 step=1|place=batch colour=red step=1
+place=batch step=1 calls=some|place=collective name=all step=1
+place=checkpoint late=1 pattern=nan step=1"""
 
 
 @pytest.mark.parametrize("fault", UNREADABLE.replace("\n", "|").split("|"))
