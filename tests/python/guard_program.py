@@ -4,8 +4,10 @@ prints one JSON line each: what every rank saw. The ranks are forks, so that tor
 
 import json
 import os
+import signal
 import sys
 import tempfile
+import time
 
 import gloo_end
 import torch
@@ -27,7 +29,7 @@ class Net(nn.Module):
         self.inner = nn.Linear(8, 16)
         self.norm = nn.BatchNorm1d(16) if norm else nn.Identity()
         self.dropout = nn.Dropout(dropout)
-        self.frozen = nn.Parameter(torch.ones(16), requires_grad=False)
+        self.frozen = nn.Parameter(torch.ones(1), requires_grad=False)
         self.outer = nn.Linear(16, 8)
         self.head = nn.Linear(8, 11, bias=False)
         if tied:
@@ -58,9 +60,9 @@ def make_optimizer(model):
 
 
 def train(guarded, model, optimizer=None, *, steps=STEPS, accumulate=1, autocast=False,
-          max_norm=None, scaler=None, before_step=None, late=None, **options):
+          max_norm=None, scaler=None, before_step=None, late=None, own_batches=True, **options):
     """(losses, the guard or None). before_step(step): after backward, before the guard looks."""
-    rank = dist.get_rank()
+    rank = dist.get_rank() if own_batches else 0
     optimizer = optimizer or make_optimizer(model)
     guard = None
     if guarded:
@@ -196,6 +198,73 @@ def several_optimizers():
     return {"findings": guard.findings, "names": names}
 
 
+# ---- other ways to be distributed ----------------------------------------------------------------
+
+
+def _sharded(mesh_shape, names, parallelize, given=False, **options):
+    """A training on a mesh of 4 ranks, guarded and not."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    seen = []
+    for guarded in (False, True):
+        mesh = init_device_mesh("cpu", mesh_shape, mesh_dim_names=names)
+        model = Net()
+        parallelize(model, mesh)
+        if given:
+            options["mesh"] = mesh
+        losses, guard = train(guarded, model, **options)
+        weights = [getattr(p, "_local_tensor", p) for p in model.parameters()]
+        seen.append(bits([*losses, *weights]))
+    return {"same": seen[0] == seen[1], "findings": guard.findings,
+            "place": guard.gradient_check.place, "uncovered": guard.weight_check.uncovered,
+            "replicas": guard.weight_check.replicas,
+            "bytes": guard.weight_check.bytes}  # fmt: skip
+
+
+def _shard_fully(model, mesh):
+    from torch.distributed.fsdp import fully_shard
+
+    fully_shard(model.outer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def hybrid_sharded():
+    return _sharded((2, 2), ("replicas", "shards"), _shard_fully, max_norm=1.0)
+
+
+def sharded():
+    return _sharded((4,), ("shards",), _shard_fully, max_norm=1.0)
+
+
+def tensor_parallel():
+    from torch.distributed.tensor.parallel import (
+        ColwiseParallel,
+        RowwiseParallel,
+        parallelize_module,
+    )
+
+    def parallelize(model, mesh):
+        parallelize_module(
+            model, mesh["model"], {"inner": ColwiseParallel(), "outer": RowwiseParallel()}
+        )
+
+    return _sharded((4,), ("model",), parallelize, given=True, own_batches=False)
+
+
+def hybrid_fault():
+    """One of two replicas of a shard: seen, nobody named."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    model = Net()
+    _shard_fully(model, init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards")))
+
+    def late(step):
+        if step == 2 and dist.get_rank() == 3:
+            _flip(model.outer.weight._local_tensor, 1)
+
+    return alarm(model, late=late)
+
+
 # ---- faults -------------------------------------------------------------------------------------
 
 
@@ -292,6 +361,37 @@ def scaler_skips():
 
 def continues():
     return _poisoned(0, 3, float("nan"), on_alarm="continue")
+
+
+def _leaves(how, timeout):
+    """Rank 2 leaves between the update and the vote; how long do the others wait?"""
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+
+    def stepped(optimizer, args, kwargs):
+        if optimizer.state[model.module.outer.bias]["step"] == 2 and dist.get_rank() == 2:
+            print(json.dumps({"left": time.time()}), flush=True)
+            how()
+
+    optimizer.register_step_post_hook(stepped)
+    folder = os.path.join(sys.argv[2], "ledger")
+    guard = tocsin.Guard(model, optimizer, folder=folder, timeout=timeout)
+    for step in range(1, STEPS + 1):
+        optimizer.zero_grad()
+        try:
+            guard.step(loss_of(model, batch(step, dist.get_rank())))
+        except tocsin.GuardAlarm as alarm:
+            print(json.dumps({"rank": guard.rank, "code": alarm.code, "at": time.time()}),
+                  flush=True)  # fmt: skip
+            os._exit(alarm.code)
+
+
+def killed():
+    _leaves(lambda: os.kill(os.getpid(), signal.SIGKILL), 20.0)
+
+
+def hangs():
+    _leaves(lambda: time.sleep(600), 2.0)
 
 
 def _ranks(world):

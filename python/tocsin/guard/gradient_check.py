@@ -63,8 +63,9 @@ class GradientCheck:
         if self.place == "bucket":
             self._ddp.register_comm_hook(self, _hook)
         elif self.place == "parameter":
-            for parameter in self._parameters():
-                self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
+            self._handles = [each.register_post_accumulate_grad_hook(self._accumulated)
+                             for each in self.guard.model.parameters()
+                             if each.requires_grad]  # fmt: skip
 
     def _choose(self):
         ranks = self.guard.world_size
@@ -78,9 +79,6 @@ class GradientCheck:
         alike = not self._ddp.gradient_as_bucket_view or ranks & (ranks - 1) == 0
         mixed = getattr(self._ddp, "mixed_precision", None) is not None
         return "bucket" if alike and not mixed and not self._ddp._comm_hooks else "parameter"
-
-    def _parameters(self):
-        return [each for each in self.guard.model.parameters() if each.requires_grad]
 
     def _learn(self):
         """Number the parameters, those that came later, too."""
@@ -96,82 +94,68 @@ class GradientCheck:
 
     def scan_bucket(self, bucket):
         buffer = bucket.buffer()
-        ranks = self.guard.world_size
-        _, _, bad = digests.read([buffer], lambda plain: _core.scan_gradients(plain, ranks))
-        if not bad:
+        if not self._scan([buffer])[1]:
             return
-        parameters = bucket.parameters()
         parts = [buffer] if buffer.is_sparse else bucket.gradients()
-        numbers = [self._number(each) for each in parameters]
-        _, _, bad = digests.read(parts, lambda plain: _core.scan_gradients(plain, ranks))
-        self._seen.add(bad, numbers, bucket.index())
+        numbers = [self._number(each) for each in bucket.parameters()]
+        self._seen.add(self._scan(parts)[1], numbers, bucket.index())
 
     def _accumulated(self, parameter):
         if not self.guard.replaying and parameter.grad is not None:
-            self._scan([parameter.grad], [self._number(parameter)])
+            self._seen.add(self._scan([parameter.grad])[1], [self._number(parameter)])
 
-    def _scan(self, gradients, numbers):
+    def _scan(self, gradients):
+        """(sum of squares, what is bad)."""
         ranks = self.guard.world_size
-        _, squares, bad = digests.read(
-            gradients, lambda plain: _core.scan_gradients(plain, ranks)
-        )
-        self._seen.add(bad, numbers)
-        return squares, any(nan + inf for _, nan, inf, _, _ in bad)
+        return digests.read(gradients, lambda plain: _core.scan_gradients(plain, ranks))[1:]
 
     # ---- before the update --------------------------------------------------------------------
 
     def evidence(self):
-        """(is something bad, the row of this rank, the name of the first bad parameter and its
-        shape)."""
-        seen = self._seen
+        """(is something bad, the row of this rank, the name and shape of the first bad
+        gradient)."""
         self._learn()
-        norm, replicated = self._norm()
+        norm = self.norm = self._norm()
+        guard, seen = self.guard, self._seen
         bad = seen.nan + seen.inf > 0 or not math.isfinite(norm)
-        scaler = self.guard.scaler
+        scaler = guard.scaler
         scale = float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 0.0
-        flags = _NORM | (_NORM_REPLICATED if replicated else 0)
-        row = ROW.pack(seen.nan, seen.inf, seen.large, seen.bucket,
-                       self.guard.rank if seen.parameter >= 0 else -1, seen.element, norm, scale,
-                       flags)  # fmt: skip
-        self.norm = norm
-        name, shape = "", []
-        if seen.parameter >= 0:
-            name = self._names[seen.parameter]
-            shape = list(digests.local_part(self._shapes()[seen.parameter]).shape)
-        return bad, row, name, shape
+        replicated = self._ddp is not None and self._ddp.process_group.size() == guard.world_size
+        located = seen.parameter >= 0
+        row = ROW.pack(seen.nan, seen.inf, seen.large, seen.bucket, guard.rank if located else -1,
+                       seen.element, norm, scale,
+                       _NORM | (_NORM_REPLICATED if replicated else 0))  # fmt: skip
+        name = self._names[seen.parameter] if located else ""
+        return bad, row, name, self._shape(name)
 
-    def _shapes(self):
-        return [parameter for _, parameter in self.guard.named_parameters()]
+    def _shape(self, name):
+        found = (each for other, each in self.guard.named_parameters() if other == name)
+        parameter = next(found, None) if name else None
+        return [] if parameter is None else list(digests.local_part(parameter).shape)
 
     def _norm(self):
-        """Of the gradients that the update will use; and has it the same bits on all ranks?"""
+        """Of the gradients that the update will use; clips them where that is asked for."""
         guard = self.guard
-        found = [(self._number(each), each.grad) for _, each in guard.named_parameters()
-                 if each.grad is not None]  # fmt: skip
-        replicated = self._ddp is not None and self._ddp.process_group.size() == guard.world_size
-        if guard.max_norm is not None and found:
-            torch = sys.modules["torch"]
-            if guard.scaler is not None:
-                for optimizer in guard.optimizers:
-                    guard.scaler.unscale_(optimizer)
-            parameters = [each for _, each in guard.named_parameters() if each.grad is not None]
-            norm = torch.nn.utils.clip_grad_norm_(parameters, guard.max_norm)
-            norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        found = [each for _, each in guard.named_parameters() if each.grad is not None]
+        squares = bad = None
+        if guard.max_norm is None or self.place == "step":
+            squares, bad = self._scan([each.grad for each in found])
             if self.place == "step":
-                self._scan([gradient for _, gradient in found], [number for number, _ in found])
-            return float(norm), replicated
-        ranks = guard.world_size
-        gradients = [gradient for _, gradient in found]
-        _, squares, bad = digests.read(
-            gradients, lambda plain: _core.scan_gradients(plain, ranks)
-        )
-        if self.place == "step":
-            self._seen.add(bad, [number for number, _ in found])
-        if any(nan for _, nan, _, _, _ in bad):
-            return math.nan, replicated
-        if any(inf for _, _, inf, _, _ in bad):
-            return math.inf, replicated
-        return math.sqrt(squares), replicated
+                self._seen.add(bad, [self._number(each) for each in found])
+        if guard.max_norm is not None and found:
+            return self._clip(found)
+        if bad:
+            return math.nan if any(nan for _, nan, _, _, _ in bad) else _norm_of(squares, bad)
+        return math.sqrt(squares or 0.0)
+
+    def _clip(self, parameters):
+        guard = self.guard
+        if guard.scaler is not None:
+            for optimizer in guard.optimizers:
+                guard.scaler.unscale_(optimizer)
+        clip = sys.modules["torch"].nn.utils.clip_grad_norm_
+        norm = clip(parameters, guard.max_norm)
+        return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
     def judge(self, rows, names, shapes):
         """(verdict, finding or None) of all ranks' rows; the same on every rank."""
@@ -195,6 +179,10 @@ class GradientCheck:
         for handle in self._handles:
             handle.remove()
         self.guard = None
+
+
+def _norm_of(squares, bad):
+    return math.inf if any(inf for _, _, inf, _, _ in bad) else math.sqrt(squares)
 
 
 def _unravel(flat, shape):

@@ -115,7 +115,7 @@ class Guard:
         self.memory_check = _made(memory, "memory_check", "MemoryCheck", self)
         self.checks = [check for check in (self.replay_check, self.collective_check,
                        self.recompute_check, self.memory_check) if check is not None]  # fmt: skip
-        self._raise_all(self._attend(self.weight_check.run))  # replicas begin alike
+        self._raise_all(self.attend(self.weight_check.run))  # replicas begin alike
         self._explain_coverage()
 
     @property
@@ -182,12 +182,12 @@ class Guard:
         first = len(self.findings)
         self._skip, self._can_skip = False, True
         try:
-            suspicious = self._attend(self._check_gradients, outcome)
+            suspicious = self.attend(self._check_gradients, outcome)
             for check in self.checks:
                 if hasattr(check, "before_update") and (
                     suspicious or not hasattr(check, "suspicious")
                 ):
-                    self._raise_all(self._attend(check.before_update))
+                    self._raise_all(self.attend(check.before_update))
         finally:
             self._can_skip = False
         if self._skip:
@@ -199,10 +199,10 @@ class Guard:
         """The checks after the optimizers have moved; the step is over."""
         first = len(self.findings)
         if outcome.updated and self.step_number % self.weights_every == 0:
-            self._raise_all(self._attend(self.weight_check.after_update))
+            self._raise_all(self.attend(self.weight_check.after_update))
         for check in self.checks:
             if hasattr(check, "after_update"):
-                self._raise_all(self._attend(check.after_update))
+                self._raise_all(self.attend(check.after_update))
         outcome.findings = outcome.findings + self.findings[first:]
         self.gradient_check.reset()
         self.step_count += 1
@@ -293,7 +293,7 @@ class Guard:
         return {**finding, "time": time.time(), "hosts": [each["host"] for each in places],
                 "devices": [each["device"] for each in places], "action": action}  # fmt: skip
 
-    def _attend(self, check, *arguments):
+    def attend(self, check, *arguments):
         """Run a check; a rank that is gone is a finding."""
         try:
             return check(*arguments)

@@ -144,7 +144,7 @@ class WeightCheck:
             ranks = [int(rank) for rank in key.split(",")]
             if not all(key in tables[rank] for rank in ranks):
                 continue
-            names, rows = self._common([tables[rank][key] for rank in ranks])
+            names, rows = self._shared([tables[rank][key] for rank in ranks])
             finding = _core.guard_vote(
                 rows, step=step, passed=self.guard.passed_step("weights"),
                 names=names, ranks=ranks, named=sorted(self.guard.named), check="weights",
@@ -153,11 +153,12 @@ class WeightCheck:
                 findings.append(finding)
         return findings
 
-    def _common(self, tables):
+    def _shared(self, tables):
         """The names that all replicas have, and the digests of each."""
         width = digests.BYTES
-        kept = [name for name in tables[0][0] if all(name in set(table[0]) for table in tables)]
-        self._unshared.update(name for table in tables for name in table[0] if name not in kept)
+        everywhere = set.intersection(*(set(names) for names, _ in tables))
+        self._unshared.update(set().union(*(names for names, _ in tables)) - everywhere)
+        kept = [name for name in tables[0][0] if name in everywhere]
         rows = []
         for names, text in tables:
             table = bytes.fromhex(text)
