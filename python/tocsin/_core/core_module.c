@@ -3,6 +3,7 @@
  * One build per minor version of CPython: interception is outside the limited API. The module keeps
  * process-wide state and relies on the GIL; it is for the main interpreter.
  */
+#include "guard_functions.h"
 #include "hook_engine.h"
 
 #ifdef Py_GIL_DISABLED
@@ -13,7 +14,8 @@ static int module_exec(PyObject *module)
 {
     if (tocsin_hook_module_exec(module) < 0 || tocsin_hook_code_module_exec(module) < 0 ||
         tocsin_hook_count_module_exec(module) < 0 || tocsin_guard_module_exec(module) < 0 ||
-        tocsin_multi_digest_module_exec(module) < 0 || tocsin_gate_module_exec(module) < 0) {
+        tocsin_multi_digest_module_exec(module) < 0 || tocsin_gate_module_exec(module) < 0 ||
+        tocsin_communication_module_exec(module) < 0) {
         return -1;
     }
     return tocsin_observe_module_exec(module);

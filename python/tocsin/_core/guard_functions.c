@@ -4,9 +4,7 @@
  * Rows are what struct.pack("=...") makes: gradients "=QQQqqqddQ", comparisons "=QQqq6Q", runs
  * "=IIII3Q", digests "=3Q". Cost: a copy of names and numbers; rows are read in place.
  */
-#include "hook_engine.h"
-
-#include <tocsin/guard.h>
+#include "guard_functions.h"
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
@@ -487,6 +485,28 @@ static PyObject *guard_ledger_append(PyObject *module, PyObject *args)
     if (status != TOCSIN_OK)
         return raise_error(status, &error);
     Py_RETURN_NONE;
+}
+
+/* ---- for other parts ------------------------------------------------------------------------ */
+
+PyObject *tocsin_guard_raise(tocsin_status status, const tocsin_error *error)
+{
+    return raise_error(status, error);
+}
+
+bool tocsin_guard_take_ranks(PyObject *object, uint32_t **ranks, size_t *count)
+{
+    rank_array array;
+    if (!ranks_take(object, &array))
+        return false;
+    *ranks = array.ranks;
+    *count = array.count;
+    return true;
+}
+
+PyObject *tocsin_guard_finding_dict(tocsin_guard_finding *finding)
+{
+    return finding_dict(finding);
 }
 
 /* ---- the module ---------------------------------------------------------------------------- */

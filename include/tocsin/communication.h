@@ -1,0 +1,164 @@
+/* tocsin/communication.h - whether a collective delivered what it should.
+ *
+ * Each member of a process group writes a record of a call: digests of what it sent, taken before
+ * the call, and of what it received, taken after. The records of all members are put together and
+ * judged by the digest's algebra (tocsin/tensor.h, docs/guard.md).
+ *
+ * What is only moved: the words that member s sends to member t stand at (s * members + t) *
+ * TOCSIN_GUARD_TRANSFER_WORDS(members) in one imagined tensor. Then the digests of all that was
+ * sent, and of all that was received, add up to the digest of the same tensor, so one digest of
+ * each kind and member is enough to see that every word arrived at its place; a change of one or
+ * two words is seen for sure. Only if they differ are digests of each transfer wanted.
+ *
+ * What is summed up: results are equal on all members, and a slice of them is computed again from
+ * the slices of all inputs.
+ *
+ * Threads: all functions are pure.
+ */
+#ifndef TOCSIN_COMMUNICATION_H
+#define TOCSIN_COMMUNICATION_H
+
+#include <tocsin/guard.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TOCSIN_GUARD_CALLS_MAX       (1u << 20) /* records of all ranks in one judgement */
+#define TOCSIN_GUARD_MEMBERS_MAX     (1u << 14)
+#define TOCSIN_GUARD_SLICE_BYTES_MAX (1u << 28)
+
+/* The longest transfer between two members, in words. */
+#define TOCSIN_GUARD_TRANSFER_WORDS(members)                                                       \
+    (((uint64_t)1 << 60) / (uint64_t)(members) / (uint64_t)(members))
+
+/* X(number, NAME, "as in findings"). SEND and RECEIVE are one call of two records; RECEIVE_ANY says
+ * that a member receives from whoever sends, so that its messages cannot be told apart. */
+#define TOCSIN_GUARD_CALL_TABLE(X)                                                                 \
+    X(0, BROADCAST, "broadcast")                                                                   \
+    X(1, ALL_GATHER, "all-gather")                                                                 \
+    X(2, ALL_TO_ALL, "all-to-all")                                                                 \
+    X(3, GATHER, "gather")                                                                         \
+    X(4, SCATTER, "scatter")                                                                       \
+    X(5, SEND, "message")                                                                          \
+    X(6, RECEIVE, "message")                                                                       \
+    X(7, RECEIVE_ANY, "message to any")                                                            \
+    X(8, ALL_REDUCE, "all-reduce")                                                                 \
+    X(9, REDUCE_SCATTER, "reduce-scatter")
+
+typedef enum tocsin_guard_call_kind {
+#define X(number, name, text) TOCSIN_GUARD_CALL_##name = number,
+    TOCSIN_GUARD_CALL_TABLE(X)
+#undef X
+} tocsin_guard_call_kind;
+
+typedef enum tocsin_guard_operation {
+    TOCSIN_GUARD_SUM,
+    TOCSIN_GUARD_AVERAGE,
+    TOCSIN_GUARD_MINIMUM,
+    TOCSIN_GUARD_MAXIMUM
+} tocsin_guard_operation;
+
+/* A record (136 bytes), followed by `payload` bytes and zeros up to a multiple of 8. The payload of
+ * a transfer is empty, or 2 * members digests: what went to member 0, 1, ..., what came from them.
+ * That of a reduction is empty (not recomputed); of an all-reduce the slice of this member's input,
+ * and, if it is `source`, of the result; of a reduce-scatter the slices of this member's inputs for
+ * member 0, 1, ..., and of its result. */
+typedef struct tocsin_guard_call {
+    uint64_t group;  /* the same number on all members, and of no other group */
+    uint64_t number; /* of the call in its group; of a message in its channel (source, target) */
+    uint32_t kind;
+    uint32_t members, member;
+    uint32_t source,
+        target;     /* members: of a message; source: who tells the slice of an all-reduce */
+    uint32_t width; /* bytes of an element */
+    uint32_t dtype, operation;
+    uint32_t ring;          /* 1: reduced in the order of gloo's ring */
+    uint32_t zero;          /* reserved */
+    uint64_t count;         /* elements: of the longest transfer, of a reduction's whole input */
+    uint64_t first, length; /* the slice; of a reduce-scatter in each member's part */
+    uint64_t payload;
+    tocsin_digest sent, received; /* received: also the result of an all-reduce */
+} tocsin_guard_call;
+
+/* The digest of all that `member` sends (outgoing), or receives: transfers[m] is that of what goes
+ * to, or comes from, member m as a tensor of its own; zero where nothing does. */
+TOCSIN_API tocsin_digest tocsin_guard_transfer_sum(const tocsin_digest *transfers, uint32_t members,
+                                                   uint32_t member, bool outgoing);
+
+/* ---- reductions ------------------------------------------------------------------------------ */
+
+typedef struct tocsin_guard_reduction {
+    tocsin_dtype dtype;
+    tocsin_guard_operation operation;
+    bool ring;
+    uint32_t members;
+    uint64_t count;            /* elements of the whole input */
+    uint64_t first, length;    /* the slice */
+    const void *const *inputs; /* its `length` elements of each member, anyhow aligned */
+    const void *result;        /* likewise */
+} tocsin_guard_reduction;
+
+typedef struct tocsin_guard_reduced {
+    uint64_t wrong; /* elements that no order of additions gives */
+    uint64_t other; /* elements that the ring's order does not give (ring only; wrong ones too) */
+    uint64_t first; /* the first of them, as an element of the whole */
+    double expected, seen, bound;
+} tocsin_guard_reduced;
+
+/* true: the dtype and operation can be recomputed. */
+TOCSIN_API bool tocsin_guard_reduction_known(tocsin_dtype dtype, tocsin_guard_operation operation);
+
+/* Compute a slice of a reduction again. Integers, minima and maxima are exact. Sums are *wrong* if
+ * they are further from the sum in twice the precision of double than rounding at each step can
+ * bring them in any order: (members + 2) u / (1 - (members + 2) u) times the sum of magnitudes
+ * (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 4.2), and what flushing of
+ * subnormal numbers adds. Where that sum may overflow any result is right, and a result with NaN or
+ * Inf where an input has one. Errors: E_ARGUMENT (not known, a slice outside of the whole),
+ * E_LIMIT. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_reduction_check(
+    const tocsin_guard_reduction *reduction, tocsin_guard_reduced *reduced, tocsin_error *error);
+
+/* ---- the judgement --------------------------------------------------------------------------- */
+
+/* What becomes of a call. OPEN: not all members have told of it; WANTED: it failed, and is to be
+ * judged again with the digests of each transfer; REORDERED: its bits are those of another order
+ * than the ring's, all of them within the bound; UNCOVERED: its records cannot be compared. */
+typedef enum tocsin_guard_call_state {
+    TOCSIN_GUARD_CALL_OPEN,
+    TOCSIN_GUARD_CALL_PASSED,
+    TOCSIN_GUARD_CALL_WANTED,
+    TOCSIN_GUARD_CALL_FAILED,
+    TOCSIN_GUARD_CALL_REORDERED,
+    TOCSIN_GUARD_CALL_UNCOVERED
+} tocsin_guard_call_state;
+
+typedef struct tocsin_guard_message {
+    const void *bytes; /* records, one after another; aligned as uint64_t */
+    size_t size;
+} tocsin_guard_message;
+
+typedef struct tocsin_guard_calls {
+    tocsin_guard_moment moment;
+    const tocsin_guard_message *messages; /* of rank 0, 1, ... */
+    size_t rank_count;
+    const uint32_t *named; /* ranks that earlier findings named */
+    size_t named_count;
+    size_t own; /* whose states are wanted */
+} tocsin_guard_calls;
+
+/* Judge all calls of which every member has told. states: one for each record of rank `own`, in
+ * their order; `state_count` must be their number. *wanted: calls of any rank that are WANTED.
+ * *finding is NULL if nothing failed; else it
+ * tells of the first failed call, and counts the others. Named is, in groups of at least 3, the one
+ * rank whose copy of what others received alike is another one, or that is at an end of all
+ * transfers that differ, with at least two ranks at the other ends. Errors: E_FORMAT (a record that
+ * is cut short or contradicts itself), E_ARGUMENT, E_LIMIT, E_MEMORY. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
+tocsin_guard_judge_calls(const tocsin_guard_calls *calls, uint8_t *states, size_t state_count,
+                         size_t *wanted, tocsin_guard_finding **finding, tocsin_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

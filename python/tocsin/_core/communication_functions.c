@@ -1,0 +1,162 @@
+/* communication_functions.c - the judgements of tocsin/communication.h for Python.
+ *
+ * Records are what struct.pack("=QQ10I4Q6Q") makes, with what follows them; digests are "=3Q".
+ * Cost: records are read in place, without the interpreter's lock.
+ */
+#include "guard_functions.h"
+
+#include <tocsin/communication.h>
+
+static bool taken(Py_buffer *buffer, PyObject *object)
+{
+    if (PyObject_GetBuffer(object, buffer, PyBUF_SIMPLE) < 0)
+        return false;
+    if ((uintptr_t)buffer->buf % _Alignof(uint64_t) == 0)
+        return true;
+    PyErr_SetString(PyExc_ValueError, "records are not aligned");
+    PyBuffer_Release(buffer);
+    return false;
+}
+
+static PyObject *guard_transfer_sum(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object;
+    Py_buffer transfers;
+    unsigned member;
+    int outgoing;
+    if (!PyArg_ParseTuple(args, "OIp:guard_transfer_sum", &object, &member, &outgoing) ||
+        !taken(&transfers, object))
+        return NULL;
+    size_t members = (size_t)transfers.len / sizeof(tocsin_digest);
+    PyObject *result = NULL;
+    if ((size_t)transfers.len != members * sizeof(tocsin_digest) ||
+        members > TOCSIN_GUARD_MEMBERS_MAX || member >= members) {
+        PyErr_SetString(PyExc_ValueError, "not one digest for each member of a group");
+    } else {
+        tocsin_digest sum =
+            tocsin_guard_transfer_sum(transfers.buf, (uint32_t)members, member, outgoing != 0);
+        result = PyBytes_FromStringAndSize((const char *)&sum, sizeof sum);
+    }
+    PyBuffer_Release(&transfers);
+    return result;
+}
+
+static PyObject *guard_reduction_known(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name;
+    unsigned operation;
+    if (!PyArg_ParseTuple(args, "sI:guard_reduction_known", &name, &operation))
+        return NULL;
+    tocsin_dtype dtype = tocsin_dtype_from_name(name);
+    bool known = operation <= TOCSIN_GUARD_MAXIMUM &&
+                 tocsin_guard_reduction_known(dtype, (tocsin_guard_operation)operation);
+    return PyLong_FromLong(known ? (long)dtype : 0);
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+typedef struct message_list {
+    Py_buffer *buffers;
+    tocsin_guard_message *messages;
+    size_t count;
+} message_list;
+
+static void messages_release(message_list *list)
+{
+    for (size_t m = 0; m < list->count; ++m)
+        PyBuffer_Release(&list->buffers[m]);
+    PyMem_Free(list->buffers);
+    PyMem_Free(list->messages);
+}
+
+static bool messages_take(PyObject *sequence, message_list *list)
+{
+    size_t count = (size_t)PyTuple_GET_SIZE(sequence);
+    *list = (message_list){.buffers = PyMem_New(Py_buffer, count + 1),
+                           .messages = PyMem_New(tocsin_guard_message, count + 1)};
+    if (list->buffers == NULL || list->messages == NULL)
+        PyErr_NoMemory();
+    while (!PyErr_Occurred() && list->count < count) {
+        Py_buffer *buffer = &list->buffers[list->count];
+        if (!taken(buffer, PyTuple_GET_ITEM(sequence, (Py_ssize_t)list->count)))
+            break;
+        list->messages[list->count++] =
+            (tocsin_guard_message){.bytes = buffer->buf, .size = (size_t)buffer->len};
+    }
+    if (!PyErr_Occurred())
+        return true;
+    messages_release(list);
+    return false;
+}
+
+static PyObject *judge(const message_list *list, tocsin_guard_calls *calls, Py_ssize_t count)
+{
+    tocsin_error error;
+    tocsin_guard_finding *finding = NULL;
+    size_t wanted = 0;
+    PyObject *states = PyBytes_FromStringAndSize(NULL, count);
+    if (states == NULL)
+        return NULL;
+    calls->messages = list->messages;
+    calls->rank_count = list->count;
+    uint8_t *state = (uint8_t *)PyBytes_AS_STRING(states);
+    tocsin_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tocsin_guard_judge_calls(calls, state, (size_t)count, &wanted, &finding, &error);
+    Py_END_ALLOW_THREADS;
+    PyObject *dict = status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
+                                         : tocsin_guard_raise(status, &error);
+    if (dict == NULL) {
+        Py_DECREF(states);
+        return NULL;
+    }
+    return Py_BuildValue("(NnN)", states, (Py_ssize_t)wanted, dict);
+}
+
+static PyObject *guard_calls(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *keywords[] = {"messages", "own", "count", "step", "passed", "named", NULL};
+    PyObject *object, *named = NULL, *result = NULL;
+    Py_ssize_t own, count;
+    long long step, passed;
+    message_list list;
+    tocsin_guard_calls calls = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnnLL|O:guard_calls", keywords, &object, &own,
+                                     &count, &step, &passed, &named))
+        return NULL;
+    if (own < 0 || count < 0 || count > TOCSIN_GUARD_CALLS_MAX)
+        return PyErr_Format(PyExc_ValueError, "no rank %zd with %zd records", own, count);
+    uint32_t *ranks = NULL;
+    if (!tocsin_guard_take_ranks(named, &ranks, &calls.named_count))
+        return NULL;
+    calls.named = ranks;
+    calls.own = (size_t)own;
+    calls.moment = (tocsin_guard_moment){.step = step, .passed = passed};
+    PyObject *sequence = PySequence_Tuple(object);
+    if (sequence && messages_take(sequence, &list)) {
+        result = judge(&list, &calls, count);
+        messages_release(&list);
+    }
+    Py_XDECREF(sequence);
+    PyMem_Free(ranks);
+    return result;
+}
+
+/* ---- the module ------------------------------------------------------------------------------ */
+
+int tocsin_communication_module_exec(PyObject *module)
+{
+    static PyMethodDef methods[] = {
+        {"guard_transfer_sum", guard_transfer_sum, METH_VARARGS,
+         PyDoc_STR("guard_transfer_sum(digests, member, outgoing) -> digest")},
+        {"guard_reduction_known", guard_reduction_known, METH_VARARGS,
+         PyDoc_STR("guard_reduction_known(dtype, operation) -> number of the dtype, or 0")},
+        {"guard_calls", (PyCFunction)(void (*)(void))guard_calls, METH_VARARGS | METH_KEYWORDS,
+         PyDoc_STR("guard_calls(messages, own, count, step, passed, named=None) -> (states, "
+                   "number of wanted calls, finding or None)")},
+        {NULL, NULL, 0, NULL}};
+    return PyModule_AddFunctions(module, methods);
+}
