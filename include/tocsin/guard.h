@@ -74,7 +74,7 @@ TOCSIN_API int tocsin_guard_check_number(const char *name);
 TOCSIN_API int tocsin_guard_cause_number(const char *name);
 
 /* A step at which a check is made, and the last one that passed it (-1: none yet). What is found
- * arose after `passed`, as far as this check can tell. */
+ * arose after `passed`, as far as this check can tell; if that is the same step, in it. */
 typedef struct tocsin_guard_moment {
     int64_t step, passed;
 } tocsin_guard_moment;

@@ -281,12 +281,13 @@ tocsin_status tocsin_guard_finding_json(const tocsin_guard_finding *finding, cha
 {
     tocsin_string out = {0};
     tocsin_json json = {.out = &out};
+    const tocsin_guard_moment moment = finding->moment;
     *text = NULL;
     tocsin_json_begin_object(&json);
     tocsin_json_put_unsigned(&json, "schema", SCHEMA);
     tocsin_json_put_text(&json, "check", tocsin_guard_check_name(finding->check));
     tocsin_json_key(&json, "step");
-    tocsin_json_integer(&json, finding->moment.step);
+    tocsin_json_integer(&json, moment.step);
     tocsin_json_put_text(&json, "cause", tocsin_guard_cause_name(finding->cause));
     tocsin_draft_put_ranks(&json, "ranks", finding->ranks, finding->rank_count);
     put_covers(&json, finding);
@@ -294,8 +295,8 @@ tocsin_status tocsin_guard_finding_json(const tocsin_guard_finding *finding, cha
     tocsin_json_put_unsigned(&json, "replicas", finding->replicas);
     tocsin_json_key(&json, "suspect_window");
     tocsin_json_begin_array(&json);
-    tocsin_json_integer(&json, finding->moment.passed + 1);
-    tocsin_json_integer(&json, finding->moment.step);
+    tocsin_json_integer(&json, moment.passed < moment.step ? moment.passed + 1 : moment.step);
+    tocsin_json_integer(&json, moment.step);
     tocsin_json_end_array(&json);
     tocsin_json_put_text(&json, "text", finding->text);
     tocsin_json_key(&json, "evidence");

@@ -50,11 +50,12 @@ static void test_json(void **state)
     given.index_count = 2;
     given.replicas = 8;
     given.evidence = "{}";
+    given.moment.passed = 12; /* in this very step, before */
     assert_int_equal(tocsin_guard_finding_new(&given, &finding, NULL), TOCSIN_OK);
     assert_json(finding, "{\"schema\":1,\"check\":\"memory\",\"step\":12,\"cause\":\"persistent\","
                          "\"ranks\":[2,5],\"covers\":[[1],[0,3]],\"covers_cut\":true,"
                          "\"tensor\":\"fc.\\\"w\\\"\",\"bucket\":3,\"index\":[4,0],\"replicas\":8,"
-                         "\"suspect_window\":[10,12],\"text\":\"changed\",\"evidence\":{}}");
+                         "\"suspect_window\":[12,12],\"text\":\"changed\",\"evidence\":{}}");
     tocsin_guard_finding_free(finding);
     tocsin_guard_finding_free(NULL);
 }

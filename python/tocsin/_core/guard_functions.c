@@ -52,10 +52,11 @@ typedef struct name_list {
 static void names_release(name_list *list)
 {
     PyMem_Free(list->names);
+    list->names = NULL;
     Py_CLEAR(list->sequence);
 }
 
-/* An iterable of str, or None. The names live as long as the list. */
+/* An iterable of str, or None. The names live as long as the list. After false it is empty. */
 static bool names_take(PyObject *object, name_list *list)
 {
     *list = (name_list){.sequence = NULL};
@@ -87,7 +88,7 @@ typedef struct rank_array {
     size_t count;
 } rank_array;
 
-/* An iterable of int, or None. Free with PyMem_Free. */
+/* An iterable of int, or None. Free with PyMem_Free. After false it is empty. */
 static bool ranks_take(PyObject *object, rank_array *array)
 {
     *array = (rank_array){.ranks = NULL};
@@ -112,6 +113,7 @@ static bool ranks_take(PyObject *object, rank_array *array)
     if (!PyErr_Occurred())
         return true;
     PyMem_Free(array->ranks);
+    array->ranks = NULL;
     return false;
 }
 
