@@ -14,26 +14,33 @@
 
 __extension__ typedef unsigned __int128 m61_wide;
 
-/* x mod p for x < 2^122: both folds fit in 64 bits. */
-static inline uint64_t m61_reduce(m61_wide x)
+/* The GPU kernel (cuda/digest_kernel.cu) is compiled from the same functions. */
+#if defined(__CUDACC__)
+#define TOCSIN_HOST_DEVICE __host__ __device__
+#else
+#define TOCSIN_HOST_DEVICE
+#endif
+
+/* x mod p for x < 2^124: the first fold is below 2^63 + 2^61, the second at most p + 4. */
+TOCSIN_HOST_DEVICE static inline uint64_t m61_reduce(m61_wide x)
 {
     uint64_t folded = ((uint64_t)x & M61_PRIME) + (uint64_t)(x >> 61);
     folded = (folded & M61_PRIME) + (folded >> 61);
     return folded >= M61_PRIME ? folded - M61_PRIME : folded;
 }
 
-static inline uint64_t m61_add(uint64_t a, uint64_t b)
+TOCSIN_HOST_DEVICE static inline uint64_t m61_add(uint64_t a, uint64_t b)
 {
     uint64_t sum = a + b;
     return sum >= M61_PRIME ? sum - M61_PRIME : sum;
 }
 
-static inline uint64_t m61_mul(uint64_t a, uint64_t b)
+TOCSIN_HOST_DEVICE static inline uint64_t m61_mul(uint64_t a, uint64_t b)
 {
     return m61_reduce((m61_wide)a * b);
 }
 
-static inline uint64_t m61_pow(uint64_t base, uint64_t exponent)
+TOCSIN_HOST_DEVICE static inline uint64_t m61_pow(uint64_t base, uint64_t exponent)
 {
     uint64_t power = 1;
     for (; exponent; exponent >>= 1) {
