@@ -191,13 +191,13 @@ static void add_run(tocsin_digest_tiles *tiles, const tile_form *form, uint64_t 
     for (uint64_t at = 0; at < end; at += DIGEST_TILE_BYTES) {
         uint64_t rest = end - at;
         assert(tiles->tiles.count < tiles->tiles.capacity);
-        tiles->tiles.items[tiles->tiles.count++] = (digest_tile){
-            .base = base + at,
-            .weight = weight,
-            .begin = at == 0 ? (uint32_t)begin : 0,
-            .end = rest < DIGEST_TILE_BYTES ? (uint32_t)rest : DIGEST_TILE_BYTES,
-            .number_class = form->number_class,
-            .word_bytes = form->word_bytes};
+        tiles->tiles.items[tiles->tiles.count++] =
+            (digest_tile){.base = base + at,
+                          .weight = weight,
+                          .begin = at == 0 ? (uint32_t)begin : 0,
+                          .end = rest < DIGEST_TILE_BYTES ? (uint32_t)rest : DIGEST_TILE_BYTES,
+                          .number_class = form->number_class,
+                          .word_bytes = form->word_bytes};
         weight = m61_mul(weight, form->tile_ratio);
     }
 }
