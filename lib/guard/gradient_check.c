@@ -189,7 +189,8 @@ static bool tell_reduced(finding_draft *draft, const gradient_summary *summary)
         tocsin_string_append_text(&draft->text,
                                   " on all: values so large that their sum may overflow");
     } else {
-        tocsin_string_append_text(&draft->text, ": a fault inside the reduction");
+        tocsin_string_append_text(&draft->text,
+                                  ": a fault inside the reduction, or a norm that overflows");
     }
     return true;
 }

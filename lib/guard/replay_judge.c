@@ -148,7 +148,7 @@ static void tell_covers(finding_draft *draft, const replay_state *state)
         begin = covers->ends.items[c];
     }
     if (shown < covers->ends.count || covers->cut)
-        tocsin_string_append_text(&draft->text, ", or others");
+        tocsin_string_append_text(&draft->text, shown ? ", or others" : ": too many fit");
 }
 
 static void tell_named(finding_draft *draft, const replay_state *state)
@@ -204,7 +204,7 @@ static void tell(finding_draft *draft, const replay_state *state)
                              "convicted",
                              differ);
     }
-    if (state->covers.ends.count) {
+    if (state->covers.ends.count || state->covers.cut) {
         tocsin_string_append_text(text, draft->ranks.count ? "; besides, one of these" : "");
         tell_covers(draft, state);
     }

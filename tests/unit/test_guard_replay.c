@@ -271,6 +271,28 @@ static void test_nonfinite(void **state)
     end(&f);
 }
 
+/* Many pairs, nobody convicted: that there are too many explanations is said. */
+static void test_too_many_covers(void **state)
+{
+    (void)state;
+    enum { RANKS = 600 };
+    static tocsin_guard_run runs[2 * RANKS];
+    tocsin_guard_finding *finding;
+    for (uint32_t r = 0; r < RANKS; ++r) {
+        runs[2 * r] = (tocsin_guard_run){.owner = r, .executor = r};
+        runs[2 * r + 1] =
+            (tocsin_guard_run){.owner = r, .executor = r ^ 1u, .result = {.sum = r < 560}};
+    }
+    const tocsin_guard_replay replay = {
+        .rank_count = RANKS, .runs = runs, .run_count = TOCSIN_COUNT_OF(runs)};
+    assert_int_equal(tocsin_guard_judge_replay(&replay, &finding, NULL), TOCSIN_OK);
+    assert_int_equal(finding->cause, TOCSIN_GUARD_UNATTRIBUTABLE);
+    assert_true(finding->covers_cut);
+    assert_int_equal(finding->cover_count, 0);
+    assert_non_null(strstr(finding->text, "nobody is convicted: too many fit"));
+    tocsin_guard_finding_free(finding);
+}
+
 static void expect_refused(fixture *f, tocsin_status expected)
 {
     assert_int_equal(tocsin_guard_judge_replay(&f->replay, &f->finding, NULL), expected);
@@ -331,6 +353,6 @@ int main(void)
         cmocka_unit_test(test_third_differs), cmocka_unit_test(test_two_ranks),
         cmocka_unit_test(test_all_differ),    cmocka_unit_test(test_half_convicted),
         cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_many_pairs)};
+        cmocka_unit_test(test_many_pairs),    cmocka_unit_test(test_too_many_covers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
