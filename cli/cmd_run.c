@@ -28,7 +28,12 @@ typedef struct run_options {
     unsigned format;
     bool all;
     bool fail_on_finding;
+    bool guard;
+    const char *guard_folder; /* NULL: the guard's own choice */
+    unsigned guard_action;    /* index into guard_actions */
 } run_options;
+
+static const char *const guard_actions[] = {"stop", "skip_update", "continue"};
 
 /* Make the recording, tell it what to record, and open it for checking. */
 static int prepare(const run_options *options, char *const *command, cli_recording *recording,
@@ -167,6 +172,11 @@ int cmd_run(int argc, char **argv)
          &run.modules},
         {"sample", 's', CLI_COUNT, "N", "read data and gradients in each N-th step only",
          &run.recording.sample},
+        {"guard", 0, CLI_FLAG, NULL, "guard weights and gradients, too: docs/guard.md", &run.guard},
+        {"guard-action", 0, CLI_CHOICE, "stop|skip_update|continue",
+         "what a finding of the guard leads to", &run.guard_action},
+        {"guard-folder", 0, CLI_TEXT, "DIR", "of its ledger (default: tocsin-guard)",
+         &run.guard_folder},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &run.recording.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print the report and errors only", &run.recording.quiet},
     };
@@ -192,5 +202,13 @@ int cmd_run(int argc, char **argv)
         return exit_code;
     }
     run.recording.modules = &run.modules;
+    const cli_launch_variable guard[] = {
+        {"TOCSIN_GUARD", guard_actions[run.guard_action]},
+        {"TOCSIN_GUARD_FOLDER", run.guard_folder},
+    };
+    if (run.guard) {
+        run.recording.variables = guard;
+        run.recording.variable_count = sizeof guard / sizeof guard[0];
+    }
     return run_watched(&run, command.items);
 }

@@ -22,6 +22,9 @@ class Environment:
     TOCSIN_MAP        a map of names: what is a part of another framework's tensor is also digested
                       as such (docs/formats/map.md)
     TOCSIN_MAP_GROUPS how many groups of queries the model has
+    TOCSIN_GUARD      what a finding of the guard leads to: "stop", "skip_update" or "continue"; not
+                      set: there is no guard (docs/guard.md)
+    TOCSIN_GUARD_FOLDER  of its ledger
     TOCSIN_MODULES    packages of the user whose functions are hooked too, separated by ":"
     """
 
@@ -36,6 +39,8 @@ class Environment:
         self.jitter = variables.get("TOCSIN_JITTER") or "0"
         self.name_map = variables.get("TOCSIN_MAP", "")
         self.groups = variables.get("TOCSIN_MAP_GROUPS") or "0"
+        self.guard = variables.get("TOCSIN_GUARD", "")
+        self.guard_folder = variables.get("TOCSIN_GUARD_FOLDER") or "tocsin-guard"
         self.packages = tuple(filter(None, variables.get("TOCSIN_MODULES", "").split(":")))
 
     def digest_every(self):
@@ -95,6 +100,10 @@ def attach(environment: Environment | None = None) -> bool:
             from tocsin import injection
 
             injection.from_environment(environment.inject)
+        if environment.guard:
+            from tocsin.guard import attached
+
+            attached.install(environment.guard, environment.guard_folder)
         _attached = True
     except Exception as error:
         _stop(error)

@@ -198,6 +198,20 @@ def several_optimizers():
     return {"findings": guard.findings, "names": names}
 
 
+def unaware():
+    """A script that knows of no guard."""
+    model = DistributedDataParallel(Net(norm=True, unused=True), find_unused_parameters=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    losses, _ = train(False, model, accumulate=2, scaler=scaler, max_norm=0.5)
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
+def unaware_plain():
+    model = DistributedDataParallel(Net())
+    losses, _ = train(False, model)
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
 # ---- other ways to be distributed ----------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ import sys
 
 from tocsin import _core
 from tocsin.guard import digests
+from tocsin.guard.unseen import Unseen
 
 ROW = struct.Struct("=QQQqqqddQ")  # tocsin_guard_gradient_row
 _NORM, _NORM_REPLICATED = 1, 2
@@ -27,6 +28,14 @@ def find_ddp(model):
     return next((module for module in model.modules() if isinstance(module, wrapper)), None)
 
 
+def averaged_parameters(ddp):
+    """The ids of the parameters that all ranks of a DistributedDataParallel keep alike."""
+    if ddp is None:
+        return set()
+    named = ddp.module.named_parameters(remove_duplicate=False)
+    return {id(each) for name, each in named if name not in ddp.parameters_to_ignore}
+
+
 def plain_name(name):
     """A parameter's name without what wrappers put before it."""
     for wrapper in ("module.", "_orig_mod."):
@@ -36,18 +45,36 @@ def plain_name(name):
 
 
 class _Seen:
-    """What this rank has seen of its own gradients in a step."""
+    """What is bad in this rank's gradients, by the bucket or parameter that it was seen in. One
+    that is seen anew is judged anew: gradients add up, or were dropped."""
 
     def __init__(self):
-        self.nan = self.inf = self.large = 0
-        self.bucket = self.parameter = self.element = -1
+        self.bad = {}  # key -> (bucket, [(parameter, nan, inf, large, first element)])
 
-    def add(self, bad, parameters, bucket=-1):
-        """bad: of _core.scan_gradients; parameters: the number of each tensor's."""
-        for tensor, nan, inf, large, first in bad:
-            self.nan, self.inf, self.large = self.nan + nan, self.inf + inf, self.large + large
-            if first >= 0 and self.element < 0:
-                self.bucket, self.parameter, self.element = bucket, parameters[tensor], first
+    def put(self, key, found, bucket=-1):
+        if found:
+            self.bad[key] = (bucket, found)
+        else:
+            self.bad.pop(key, None)
+
+    def only_buckets(self, count):
+        """There are no more: they were cut anew."""
+        for bucket in [key for key in self.bad if key >= count]:
+            del self.bad[bucket]
+
+    def counts(self):
+        """(nan, inf, large)"""
+        found = [each for _, bad in self.bad.values() for each in bad]
+        return tuple(sum(each[i] for each in found) for i in (1, 2, 3))
+
+    def first(self):
+        """(bucket, parameter, element) of the first NaN or Inf, or (-1, -1, -1)."""
+        for key in sorted(self.bad):
+            bucket, found = self.bad[key]
+            for parameter, _, _, _, element in found:
+                if element >= 0:
+                    return bucket, parameter, element
+        return -1, -1, -1
 
 
 class GradientCheck:
@@ -58,6 +85,7 @@ class GradientCheck:
         self._names, self._numbers = [], {}
         self._handles = []
         self._ddp = find_ddp(guard.model)
+        self._averaged = averaged_parameters(self._ddp)
         self.place = self._choose()
         self._learn()
         if self.place == "bucket":
@@ -94,15 +122,21 @@ class GradientCheck:
 
     def scan_bucket(self, bucket):
         buffer = bucket.buffer()
+        if bucket.is_last():
+            self._seen.only_buckets(bucket.index() + 1)
         if not self._scan([buffer])[1]:
+            self._seen.put(bucket.index(), [])
             return
-        parts = [buffer] if buffer.is_sparse else bucket.gradients()
         numbers = [self._number(each) for each in bucket.parameters()]
-        self._seen.add(self._scan(parts)[1], numbers, bucket.index())
+        bad = self._scan([buffer] if buffer.is_sparse else bucket.gradients())[1]
+        self._seen.put(bucket.index(), _numbered(bad, numbers), bucket.index())
 
     def _accumulated(self, parameter):
-        if not self.guard.replaying and parameter.grad is not None:
-            self._seen.add(self._scan([parameter.grad])[1], [self._number(parameter)])
+        if self.guard.replaying or parameter.grad is None:
+            return
+        with Unseen():
+            number = self._number(parameter)
+            self._seen.put(number, _numbered(self._scan([parameter.grad])[1], [number]))
 
     def _scan(self, gradients):
         """(sum of squares, what is bad)."""
@@ -117,16 +151,23 @@ class GradientCheck:
         self._learn()
         norm = self.norm = self._norm()
         guard, seen = self.guard, self._seen
-        bad = seen.nan + seen.inf > 0 or not math.isfinite(norm)
+        nan, inf, large = seen.counts()
+        bucket, parameter, element = seen.first()
+        bad = nan + inf > 0 or not math.isfinite(norm)
         scaler = guard.scaler
         scale = float(scaler.get_scale()) if scaler is not None and scaler.is_enabled() else 0.0
-        replicated = self._ddp is not None and self._ddp.process_group.size() == guard.world_size
-        located = seen.parameter >= 0
-        row = ROW.pack(seen.nan, seen.inf, seen.large, seen.bucket, guard.rank if located else -1,
-                       seen.element, norm, scale,
-                       _NORM | (_NORM_REPLICATED if replicated else 0))  # fmt: skip
-        name = self._names[seen.parameter] if located else ""
+        located = parameter >= 0
+        row = ROW.pack(nan, inf, large, bucket, guard.rank if located else -1, element, norm, scale,
+                       _NORM | (_NORM_REPLICATED if self._is_replicated() else 0))  # fmt: skip
+        name = self._names[parameter] if located else ""
         return bad, row, name, self._shape(name)
+
+    def _is_replicated(self):
+        """Does the norm have the same bits on every healthy rank?"""
+        if self._ddp is None or self._ddp.process_group.size() != self.guard.world_size:
+            return False
+        return all(each.grad is None or id(each) in self._averaged
+                   for _, each in self.guard.named_parameters())  # fmt: skip
 
     def _shape(self, name):
         found = (each for other, each in self.guard.named_parameters() if other == name)
@@ -141,7 +182,7 @@ class GradientCheck:
         if guard.max_norm is None or self.place == "step":
             squares, bad = self._scan([each.grad for each in found])
             if self.place == "step":
-                self._seen.add(bad, [self._number(each) for each in found])
+                self._seen.put(0, _numbered(bad, [self._number(each) for each in found]))
         if guard.max_norm is not None and found:
             return self._clip(found)
         if bad:
@@ -181,6 +222,11 @@ class GradientCheck:
         self.guard = None
 
 
+def _numbered(bad, numbers):
+    """With the numbers of parameters for those of tensors."""
+    return [(numbers[tensor], *rest) for tensor, *rest in bad]
+
+
 def _norm_of(squares, bad):
     return math.inf if any(inf for _, _, inf, _, _ in bad) else math.sqrt(squares)
 
@@ -194,14 +240,15 @@ def _unravel(flat, shape):
 
 
 def _hook(check, bucket):
-    torch = sys.modules["torch"]
-    if check.guard is not None:
-        check.scan_bucket(bucket)
-    buffer = bucket.buffer()
-    group = check._ddp.process_group
-    if buffer.is_sparse:
-        buffer.div_(group.size())
-    else:
-        buffer.mul_(1.0 / group.size())
-    work = torch.distributed.all_reduce(buffer, group=group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
+    with Unseen():
+        if check.guard is not None:
+            check.scan_bucket(bucket)
+        buffer = bucket.buffer()
+        group = check._ddp.process_group
+        if buffer.is_sparse:
+            buffer.div_(group.size())
+        else:
+            buffer.mul_(1.0 / group.size())
+        # Looked up now: what watches or disturbs collectives stands there.
+        work = sys.modules["torch"].distributed.all_reduce(buffer, group=group, async_op=True)
+        return work.get_future().then(lambda future: future.value()[0])

@@ -21,6 +21,7 @@ import time
 from tocsin import _core
 from tocsin.guard.exchange import Exchange, PeerLost
 from tocsin.guard.gradient_check import GradientCheck, plain_name
+from tocsin.guard.unseen import Unseen
 from tocsin.guard.weight_check import WeightCheck
 
 ACTIONS = ("skip_update", "stop", "continue")
@@ -227,6 +228,7 @@ class Guard:
         verdict, finding = check.judge(rows, [each[1] for each in said], [each[2] for each in said])
         if verdict == "scaler_skip":
             check.skips += 1
+            self.passed["gradient"] = self.step_number  # nothing of it reaches a weight
             outcome.updated, outcome.skipped_by = False, "scaler"
         elif finding is not None:
             self.raise_finding(self._explained(finding, said))
@@ -294,9 +296,10 @@ class Guard:
                 "devices": [each["device"] for each in places], "action": action}  # fmt: skip
 
     def attend(self, check, *arguments):
-        """Run a check; a rank that is gone is a finding."""
+        """Run a check, unrecorded; a rank that is gone is a finding."""
         try:
-            return check(*arguments)
+            with Unseen():
+                return check(*arguments)
         except PeerLost as lost:
             self.raise_finding(_core.guard_finding(
                 "peer", "unattributable", str(lost), self.step_number, self.step_count,

@@ -14,7 +14,7 @@ import sys
 
 from tocsin import _core
 from tocsin.guard import digests
-from tocsin.guard.gradient_check import find_ddp, plain_name
+from tocsin.guard.gradient_check import averaged_parameters, find_ddp
 
 _SETS_MAX = 8  # sets of replicas that a rank is in
 _HASH = 16
@@ -49,20 +49,16 @@ class WeightCheck:
         self.bytes = 0  # hashed at a time
         self._unshared = set()  # names that not all replicas have
         self._ddp = find_ddp(guard.model)
-        self._ignored = set(getattr(self._ddp, "parameters_to_ignore", ()))
-        self._ddp_parameters = (
-            {} if self._ddp is None
-            else {id(each): plain_name(name) for name, each in self._ddp.named_parameters()}
-        )  # fmt: skip
+        self._averaged = averaged_parameters(self._ddp)
 
     # ---- which tensors, whose copies ------------------------------------------------------------
 
-    def _replicas_of(self, tensor, name):
+    def _replicas_of(self, tensor):
         """The ranks that have a copy of what this rank holds, itself too; None: unknown."""
         distributed = sys.modules["torch"].distributed
         if hasattr(tensor, "_local_tensor"):
             return _replicas_in_mesh(tensor.device_mesh, tensor.placements, self.guard.rank)
-        if self._ddp is not None and name not in self._ignored:
+        if id(tensor) in self._averaged:
             return tuple(distributed.get_process_group_ranks(self._ddp.process_group))
         if self.guard.mesh is not None:
             return tuple(sorted(self.guard.mesh.mesh.flatten().tolist()))
@@ -86,7 +82,7 @@ class WeightCheck:
                 self.uncovered.append(name)
                 continue
             owner = tensor if hasattr(tensor, "_local_tensor") else parameter
-            ranks = self._replicas_of(owner, name.partition("#")[0])
+            ranks = self._replicas_of(owner)
             if ranks is None or len(ranks) < 2 or len(sets) >= _SETS_MAX and ranks not in sets:
                 self.uncovered.append(name)
                 continue

@@ -1,0 +1,56 @@
+"""`tocsin run --guard`: scripts that know nothing of a guard have one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import guard_program
+
+PROGRAM = [sys.executable, str(Path(guard_program.__file__)), "3"]
+
+
+def run(folder, names, *options, inject=""):
+    """(exit status, what each training printed, what was said, the ledger of rank 0)."""
+    command = [*PROGRAM, str(folder), *names]
+    if options:
+        command = [os.environ["TOCSIN"], "run", "-q", "-o", str(folder / "run"), *options,
+                   "--guard-folder", str(folder / "ledger"), "--", *command]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOCSIN_INJECT": inject}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=240)
+    seen = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    path = folder / "ledger" / "rank-0.jsonl"
+    lines = path.read_text().splitlines()[1:] if path.exists() else []
+    return done.returncode, seen, done.stderr, [json.loads(line) for line in lines]
+
+
+def test_a_guarded_script_computes_the_same_bits(tmp_path):
+    names = ["unaware", "unaware_plain"]
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "guarded").mkdir()
+    _, plain, _, _ = run(tmp_path / "plain", names)
+    status, guarded, said, ledger = run(tmp_path / "guarded", names, "--guard")
+    assert status == 0 and ledger == [] and "tocsin: guard" not in said
+    assert [each["name"] for each in plain] == names and guarded == plain
+
+
+def test_a_damaged_replica_ends_the_job_by_name(tmp_path):
+    fault = "place=weight name=outer.weight step=3 rank=1 late=1"
+    status, seen, said, ledger = run(tmp_path, ["unaware"], "--guard", inject=fault)
+    assert status == 86 and seen == []
+    assert "tocsin: guard: tensors of rank 1 differ" in said
+    (finding,) = ledger
+    assert finding["ranks"] == [1] and finding["tensor"] == "outer.weight"
+
+
+def test_an_update_with_a_nan_is_skipped_on_all_ranks(tmp_path):
+    fault = "place=gradient name=outer.weight step=3 rank=2 pattern=nan"
+    status, seen, _, ledger = run(tmp_path, ["unaware_plain"], "--guard", "--guard-action",
+                                  "skip_update", inject=fault)  # fmt: skip
+    assert status == 0
+    (finding,) = ledger
+    assert finding["evidence"]["located"] == [2] and finding["index"] == [0, 0]
+    ranks = seen[0]["ranks"]
+    weights = [rank["bits"][guard_program.STEPS :] for rank in ranks]
+    assert weights[0] == weights[1] == weights[2]
