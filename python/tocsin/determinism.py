@@ -5,6 +5,7 @@
 reproducibility, NVIDIA's on cuBLAS and NCCL, Intel's on conditional numerical reproducibility.
 """
 
+import contextlib
 import importlib.util
 import os
 import random
@@ -100,6 +101,10 @@ def deterministic(seed: int, *, warn_only: bool = False) -> None:
     if numpy is not None:
         numpy.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+    _choose_algorithms(torch, warn_only)
+
+
+def _choose_algorithms(torch, warn_only):
     torch.use_deterministic_algorithms(True, warn_only=warn_only)
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
@@ -111,6 +116,39 @@ def deterministic(seed: int, *, warn_only: bool = False) -> None:
     for path in (torch.backends.cudnn.conv, torch.backends.cudnn.rnn):
         if torch.cuda.is_available() and hasattr(path, "fp32_precision"):
             path.fp32_precision = "ieee"
+
+
+def _settings_in_effect(torch):
+    """(owner, name, value) of what _choose_algorithms sets, but for the first call."""
+    backends = torch.backends
+    named = [
+        (backends.cudnn, "deterministic"), (backends.cudnn, "benchmark"),
+        (backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
+        (backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
+    ]  # fmt: skip
+    if torch.cuda.is_available():
+        named += [(backends.cudnn.conv, "fp32_precision"), (backends.cudnn.rnn, "fp32_precision")]
+    return [(owner, name, getattr(owner, name)) for owner, name in named if hasattr(owner, name)]
+
+
+@contextlib.contextmanager
+def algorithms():
+    """Deterministic algorithms and attention made of plain operations, for a while. An operator
+    without a deterministic form raises."""
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    enabled = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    before = _settings_in_effect(torch)
+    _choose_algorithms(torch, warn_only=False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
 def _initial_environment():

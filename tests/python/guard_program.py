@@ -416,14 +416,14 @@ def _ranks(world):
     return 0, port_file
 
 
-def main():
+def main(trainings):
     world = int(sys.argv[1])
     torch.set_num_threads(1)
     rank, store = _ranks(world)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
     for name in sys.argv[3:]:
         seen = [None] * world
-        dist.all_gather_object(seen, globals()[name]())
+        dist.all_gather_object(seen, trainings[name]())
         if rank == 0:
             print(json.dumps({"name": name, "ranks": seen}), flush=True)
     gloo_end.leave()
@@ -435,4 +435,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())
