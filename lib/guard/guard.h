@@ -9,6 +9,9 @@
  *   vertex_cover.c      sets of ranks that would explain all mismatches
  *   comparison.c        a rank that differs from itself
  *   ledger.c            the file of findings
+ *   calls.c, delivery.c, reduction.c, transfer_sum.c: collectives (tocsin/communication.h, calls.h)
+ *   checkpoint_*.c      digests of a checkpoint (tocsin/gate.h, checkpoint_digests.h)
+ *   gate.c              may a checkpoint be published
  */
 #ifndef TOCSIN_GUARD_INTERNAL_H
 #define TOCSIN_GUARD_INTERNAL_H

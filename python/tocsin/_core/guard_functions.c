@@ -8,7 +8,7 @@
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-static PyObject *raise_error(tocsin_status status, const tocsin_error *error)
+PyObject *tocsin_guard_raise(tocsin_status status, const tocsin_error *error)
 {
     PyObject *type = status == TOCSIN_E_MEMORY      ? PyExc_MemoryError
                      : status == TOCSIN_E_IO        ? PyExc_OSError
@@ -83,38 +83,41 @@ static bool names_take(PyObject *object, name_list *list)
     return true;
 }
 
-typedef struct rank_array {
-    uint32_t *ranks;
-    size_t count;
-} rank_array;
-
-/* An iterable of int, or None. Free with PyMem_Free. After false it is empty. */
-static bool ranks_take(PyObject *object, rank_array *array)
+bool tocsin_guard_take_ranks(PyObject *object, uint32_t **ranks, size_t *count)
 {
-    *array = (rank_array){.ranks = NULL};
+    *ranks = NULL;
+    *count = 0;
     if (object == NULL || object == Py_None)
         return true;
     PyObject *sequence = PySequence_Tuple(object);
     if (sequence == NULL)
         return false;
-    size_t count = (size_t)PyTuple_GET_SIZE(sequence);
-    array->ranks = PyMem_New(uint32_t, count + 1);
-    if (array->ranks == NULL)
+    size_t given = (size_t)PyTuple_GET_SIZE(sequence);
+    *ranks = PyMem_New(uint32_t, given + 1);
+    if (*ranks == NULL)
         PyErr_NoMemory();
-    for (size_t i = 0; array->ranks && i < count; ++i) {
-        unsigned long rank = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(sequence, (Py_ssize_t)i));
+    while (!PyErr_Occurred() && *count < given) {
+        unsigned long rank = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(sequence, (Py_ssize_t)*count));
         if (!PyErr_Occurred() && rank >= TOCSIN_GUARD_RANKS_MAX)
             PyErr_Format(PyExc_ValueError, "%lu is no rank", rank);
-        if (PyErr_Occurred())
-            break;
-        array->ranks[array->count++] = (uint32_t)rank;
+        (*ranks)[(*count)++] = (uint32_t)rank;
     }
     Py_DECREF(sequence);
     if (!PyErr_Occurred())
         return true;
-    PyMem_Free(array->ranks);
-    array->ranks = NULL;
+    PyMem_Free(*ranks);
+    *ranks = NULL;
     return false;
+}
+
+typedef struct rank_array {
+    uint32_t *ranks;
+    size_t count;
+} rank_array;
+
+static bool ranks_take(PyObject *object, rank_array *array)
+{
+    return tocsin_guard_take_ranks(object, &array->ranks, &array->count);
 }
 
 static bool check_take(const char *name, tocsin_guard_check *check)
@@ -136,8 +139,7 @@ static PyObject *call_json(const char *name, PyObject *argument)
     return result;
 }
 
-/* The dict that a finding's JSON means; None for no finding. Frees it. */
-static PyObject *finding_dict(tocsin_guard_finding *finding)
+PyObject *tocsin_guard_finding_dict(tocsin_guard_finding *finding)
 {
     char *text;
     size_t bytes;
@@ -147,7 +149,7 @@ static PyObject *finding_dict(tocsin_guard_finding *finding)
     tocsin_status status = tocsin_guard_finding_json(finding, &text, &bytes, &error);
     tocsin_guard_finding_free(finding);
     if (status != TOCSIN_OK)
-        return raise_error(status, &error);
+        return tocsin_guard_raise(status, &error);
     PyObject *line = PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "strict");
     PyObject *dict = line ? call_json("loads", line) : NULL;
     Py_XDECREF(line);
@@ -190,7 +192,8 @@ static PyObject *guard_finding(PyObject *module, PyObject *args, PyObject *kwarg
     content.index_count = element >= 0;
     tocsin_status status = tocsin_guard_finding_new(&content, &finding, &error);
     PyMem_Free(culprits.ranks);
-    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+    return status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
+                               : tocsin_guard_raise(status, &error);
 }
 
 /* ---- judgements ---------------------------------------------------------------------------- */
@@ -226,8 +229,8 @@ static PyObject *guard_gradients(PyObject *module, PyObject *args, PyObject *kwa
     names_release(&names);
     PyBuffer_Release(&rows.buffer);
     if (status != TOCSIN_OK)
-        return raise_error(status, &error);
-    PyObject *dict = finding_dict(finding);
+        return tocsin_guard_raise(status, &error);
+    PyObject *dict = tocsin_guard_finding_dict(finding);
     return dict ? Py_BuildValue("(sN)", verdicts[verdict], dict) : NULL;
 }
 
@@ -281,14 +284,15 @@ static PyObject *judge_vote(const tocsin_guard_voters *voters, const vote_rows *
     }
     tocsin_status status = tocsin_guard_vote_new(voters, &vote, &error);
     if (status != TOCSIN_OK)
-        return raise_error(status, &error);
+        return tocsin_guard_raise(status, &error);
     Py_BEGIN_ALLOW_THREADS;
     status = tocsin_guard_vote_add(vote, taken->rows, names->names, tensors, &error);
     if (status == TOCSIN_OK)
         status = tocsin_guard_vote_judge(vote, &finding, &error);
     tocsin_guard_vote_free(vote);
     Py_END_ALLOW_THREADS;
-    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+    return status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
+                               : tocsin_guard_raise(status, &error);
 }
 
 static PyObject *guard_vote(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -351,7 +355,8 @@ static PyObject *judge_comparison(tocsin_guard_comparison *comparison, const row
         return NULL;
     }
     tocsin_status status = tocsin_guard_judge_comparison(comparison, &finding, &error);
-    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+    return status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
+                               : tocsin_guard_raise(status, &error);
 }
 
 static PyObject *guard_comparison(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -417,7 +422,7 @@ static PyObject *guard_replay_requests(PyObject *module, PyObject *args)
     tocsin_status status = tocsin_guard_replay_requests(&replay, &requests, &count, &error);
     PyBuffer_Release(&runs.buffer);
     if (status != TOCSIN_OK)
-        return raise_error(status, &error);
+        return tocsin_guard_raise(status, &error);
     PyObject *list = request_tuples(requests, count);
     tocsin_guard_requests_free(requests);
     return list;
@@ -443,7 +448,8 @@ static PyObject *guard_replay_judge(PyObject *module, PyObject *args, PyObject *
                                         .run_count = runs.count};
     tocsin_status status = tocsin_guard_judge_replay(&replay, &finding, &error);
     PyBuffer_Release(&runs.buffer);
-    return status == TOCSIN_OK ? finding_dict(finding) : raise_error(status, &error);
+    return status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
+                               : tocsin_guard_raise(status, &error);
 }
 
 /* ---- the ledger ---------------------------------------------------------------------------- */
@@ -485,30 +491,8 @@ static PyObject *guard_ledger_append(PyObject *module, PyObject *args)
     if (text == NULL)
         return NULL;
     if (status != TOCSIN_OK)
-        return raise_error(status, &error);
+        return tocsin_guard_raise(status, &error);
     Py_RETURN_NONE;
-}
-
-/* ---- for other parts ------------------------------------------------------------------------ */
-
-PyObject *tocsin_guard_raise(tocsin_status status, const tocsin_error *error)
-{
-    return raise_error(status, error);
-}
-
-bool tocsin_guard_take_ranks(PyObject *object, uint32_t **ranks, size_t *count)
-{
-    rank_array array;
-    if (!ranks_take(object, &array))
-        return false;
-    *ranks = array.ranks;
-    *count = array.count;
-    return true;
-}
-
-PyObject *tocsin_guard_finding_dict(tocsin_guard_finding *finding)
-{
-    return finding_dict(finding);
 }
 
 /* ---- the module ---------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 /* The exception that an error means; returns NULL. */
 PyObject *tocsin_guard_raise(tocsin_status status, const tocsin_error *error);
-/* An iterable of int, or NULL or None. Free with PyMem_Free. */
+/* An iterable of int, or NULL or None. Free with PyMem_Free; after false there is nothing to. */
 bool tocsin_guard_take_ranks(PyObject *object, uint32_t **ranks, size_t *count);
 /* The dict that a finding's JSON means; None for no finding. Frees it. */
 PyObject *tocsin_guard_finding_dict(tocsin_guard_finding *finding);
