@@ -101,7 +101,7 @@ typedef struct tocsin_guard_finding {
 
 /* A finding of one's own: everything is copied. Errors: E_ARGUMENT (ranks with a cause that has no
  * culprits, or a cause that has some without ranks; ranks not ascending; evidence that is no JSON
- * object), E_LIMIT, E_MEMORY. */
+ * object on one line), E_LIMIT, E_MEMORY. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_finding_new(
     const tocsin_guard_finding *content, tocsin_guard_finding **finding, tocsin_error *error);
 /* NULL is fine. */
@@ -170,7 +170,8 @@ typedef struct tocsin_guard_voters {
     tocsin_guard_moment moment;
     uint32_t replicas;
     const uint32_t *ranks; /* of the replicas, ascending; NULL: 0, 1, ... */
-    const uint32_t *named; /* ranks that earlier findings named: again is persistent */
+    const uint32_t *named; /* ranks that findings named, and the check passed since: again is
+                              persistent, still is not */
     size_t named_count;
 } tocsin_guard_voters;
 
@@ -251,7 +252,7 @@ typedef struct tocsin_guard_comparison {
     const uint32_t *ranks;    /* ascending; NULL: 0, 1, ... */
     const char *const *names; /* of items; NULL: none */
     size_t name_count;
-    const uint32_t *named; /* ranks that earlier findings named */
+    const uint32_t *named; /* as of voters */
     size_t named_count;
     bool deterministic; /* healthy ranks compute equal bits from equal input */
 } tocsin_guard_comparison;

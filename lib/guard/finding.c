@@ -88,8 +88,8 @@ static tocsin_status check_evidence(const char *evidence, tocsin_error *error)
     TOCSIN_TRY(tocsin_json_parse(evidence, bytes, "evidence", &root, error));
     bool object = tocsin_json_get_kind(root) == TOCSIN_JSON_OBJECT;
     tocsin_json_free(root);
-    if (!object)
-        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "evidence is a JSON object");
+    if (!object || memchr(evidence, '\n', bytes))
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "evidence is a JSON object on one line");
     return TOCSIN_OK;
 }
 

@@ -90,6 +90,8 @@ static void test_refused(void **state)
     given = content();
     given.evidence = "[]";
     assert_refused(given, TOCSIN_E_ARGUMENT);
+    given.evidence = "{\n}";
+    assert_refused(given, TOCSIN_E_ARGUMENT);
     given.evidence = "{";
     assert_refused(given, TOCSIN_E_FORMAT);
     given = content();
