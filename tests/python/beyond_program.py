@@ -3,6 +3,7 @@ each as ranks of one job and prints one JSON line each: what every rank saw. The
 that torch is imported once.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
 
 import tocsin
 
@@ -20,9 +22,9 @@ COUNT = 40
 WAIT = vars(dist.Work)["wait"]
 
 
-def guarded(model=None, **options):
+def guarded(model=None, optimizer=None, **options):
     model = model or nn.Linear(2, 2)
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = optimizer or torch.optim.SGD(model.parameters(), 0.1)
     options.setdefault("on_alarm", "continue")
     return tocsin.Guard(model, optimizer, folder=tempfile.mkdtemp(dir=sys.argv[2]), timeout=20,
                         **options)  # fmt: skip
@@ -317,6 +319,221 @@ def stops():
     finally:
         guard.close()
         fault.end()
+
+
+# ---- activations and weights --------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """Three blocks whose forward may be recomputed."""
+
+    def __init__(self, recompute, dropout=0.0, norm=False, keep_random=True):
+        super().__init__()
+        torch.manual_seed(5)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6) if norm else nn.Tanh(),
+                          nn.Dropout(dropout), nn.Linear(6, 6), nn.GELU())
+            for _ in range(3)
+        )  # fmt: skip
+        self.recompute, self.keep_random = recompute, keep_random
+
+    def forward(self, x):
+        for block in self.blocks:
+            if self.recompute is None:
+                x = block(x)
+            else:
+                x = checkpoint(block, x, use_reentrant=self.recompute,
+                               preserve_rng_state=self.keep_random)  # fmt: skip
+        return x
+
+
+def train(model, watch, steps=4, accumulate=1, before_forward=None, **options):
+    """(bits of all that was trained, the guard): watched or not."""
+    rank = dist.get_rank()
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    guard = None
+    if watch:
+        options.setdefault("on_alarm", "continue")
+        guard = tocsin.Guard(model, optimizer, folder=tempfile.mkdtemp(dir=sys.argv[2]), timeout=20,
+                             recompute=True, memory=True, collectives=True, **options)  # fmt: skip
+    torch.manual_seed(9 + rank)
+    losses = []
+    for step in range(1, steps + 1):
+        optimizer.zero_grad()
+        if before_forward is not None:
+            before_forward(model.module, step, guard)
+        for micro in range(accumulate):
+            generator = torch.Generator().manual_seed(100 * step + 10 * rank + micro)
+            x = torch.randn(8, 6, generator=generator, requires_grad=True)
+            with guard.forward() if watch else contextlib.nullcontext():
+                loss = model(x).square().mean()
+            losses.append(loss.detach().clone())
+            loss.backward()
+        if watch:
+            guard.step()
+        else:
+            optimizer.step()
+    if watch:
+        guard.close()
+    tensors = [*losses, *model.state_dict().values()]
+    return [each.detach().reshape(-1).view(torch.uint8).tolist() for each in tensors], guard
+
+
+def _twice(make, **options):
+    (plain, _), (watched, guard) = train(make(), False, **options), train(make(), True, **options)
+    check = guard.recompute_check
+    return {"same": plain == watched, "findings": guard.findings, "saved": check.saved.total,
+            "recomputed": check.recomputed.total, "uncompared": check.uncompared,
+            "memory": guard.memory_check.comparison.total}  # fmt: skip
+
+
+def healthy_activations():
+    return {
+        "plain": _twice(lambda: Net(None)),
+        "recomputed": _twice(lambda: Net(False)),
+        "reentrant": _twice(lambda: Net(True)),
+        "dropout": _twice(lambda: Net(False, 0.3)),
+        "other_random": _twice(lambda: Net(False, 0.3, keep_random=False)),
+        "norm": _twice(lambda: Net(False, norm=True)),
+        "accumulated": _twice(lambda: Net(False, 0.3), accumulate=2),
+        "compiled": _twice(lambda: torch.compile(Net(None), backend="aot_eager")),
+    }
+
+
+def healthy_shards(recompute=False, **options):
+    """FSDP: parameters gathered and gradients scattered by its own collectives."""
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    options["mp_policy"] = MixedPrecisionPolicy(**options.pop("precision", {}))
+    seen = []
+    for watch in (False, True):
+        model = Net(recompute, 0.2)
+        for block in model.blocks:
+            fully_shard(block, **options)
+        fully_shard(model, **options)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+        guard = None
+        if watch:
+            guard = guarded(model, optimizer, collectives=True, recompute=True, memory=True)
+        torch.manual_seed(dist.get_rank())
+        for step in range(3):
+            optimizer.zero_grad()
+            with guard.forward() if watch else contextlib.nullcontext():
+                loss = model(mine(48).view(8, 6)).square().mean()
+            loss.backward()
+            if watch:
+                guard.step()
+            else:
+                optimizer.step()
+        seen.append([each.to_local().tolist() for each in model.parameters()])
+    guard.close()
+    return {"same": seen[0] == seen[1], "findings": guard.findings,
+            "verified": guard.collective_check.verified,
+            "recomputed": guard.recompute_check.recomputed.total,
+            "memory": guard.memory_check.comparison.total}  # fmt: skip
+
+
+def healthy_shards_in_bfloat16():
+    return healthy_shards(None, precision={"param_dtype": torch.bfloat16,
+                                           "reduce_dtype": torch.float32})  # fmt: skip
+
+
+def _found(guard):
+    names = ("check", "cause", "ranks", "tensor", "step")
+    return [{name: each[name] for name in names} for each in guard.findings]
+
+
+def saved_fault():
+    """A kept activation changes on rank 1, between forward and backward of step 3."""
+    now = {"step": 0}
+
+    def hook(module, arguments, output):
+        if now["step"] == 3 and dist.get_rank() == 1:
+            output.register_hook(lambda gradient: _flip(output.data))
+
+    model = Net(None)
+    model.blocks[1][1].register_forward_hook(hook)
+    model.blocks[0].register_forward_pre_hook(lambda *_: now.update(step=now["step"] + 1))
+    return _found(train(model, True)[1])
+
+
+def recompute_fault(deterministic=True):
+    """A recomputed output is another one on rank 2 in step 3."""
+    now = {"calls": 0}
+
+    def hook(module, arguments, output):
+        now["calls"] += 1
+        if now["calls"] == 6 and dist.get_rank() == 2:
+            _flip(output.data)
+
+    model = Net(False)
+    model.blocks[2][1].register_forward_hook(hook)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        return _found(train(model, True)[1])
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def recompute_fault_unrepeatable():
+    return recompute_fault(False)
+
+
+def memory_fault():
+    """A weight changes on rank 1 before step 3, unseen by torch."""
+
+    def before(model, step, guard):
+        if step == 3 and dist.get_rank() == 1:
+            _flip(model.blocks[1][3].weight.data)
+
+    return _found(train(Net(None), True, before_forward=before)[1])
+
+
+def memory_stops():
+    def before(model, step, guard):
+        if step == 3 and dist.get_rank() == 1:
+            _flip(model.blocks[1][3].weight.data)
+
+    try:
+        train(Net(None), True, before_forward=before, on_alarm="skip_update")
+    except tocsin.GuardAlarm as alarm:
+        return alarm.code
+
+
+def written_by_the_program():
+    """What torch counts, what is said, and what is neither, on all ranks."""
+
+    def before(model, step, guard):
+        weight = model.blocks[0][0].weight
+        if step == 2:
+            with torch.no_grad():
+                weight.mul_(0.5)
+        elif step == 3:
+            weight.data.mul_(0.5)
+            guard.weights_changed()
+        elif step == 4:
+            weight.data = weight.data * 2
+        elif step == 5:
+            weight.data.mul_(0.5)
+
+    return _found(train(Net(None), True, steps=5, before_forward=before)[1])
+
+
+def written_in_place():
+    """Torch's own error stays."""
+    guard = guarded(recompute=True)
+    x = torch.ones(3, requires_grad=True)
+    with guard.forward():
+        y = x.exp()
+        loss = y.sum()
+    y.detach().add_(1)
+    try:
+        loss.backward()
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    finally:
+        guard.close()
 
 
 def main():

@@ -12,6 +12,9 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 COLLECTIVES = "healthy faults everywhere in_ddp from_anyone stops".split()
+ACTIVATIONS = ("healthy_activations healthy_shards healthy_shards_in_bfloat16 saved_fault "
+               "recompute_fault recompute_fault_unrepeatable written_in_place").split()  # fmt: skip
+WEIGHTS = "memory_fault memory_stops written_by_the_program".split()
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +23,8 @@ def seen(tmp_path_factory):
     folder = tmp_path_factory.mktemp("beyond")
     command = [sys.executable, "-W", "ignore", HERE / "beyond_program.py", "3", folder]
     done = subprocess.run(
-        [*map(str, command), *COLLECTIVES], capture_output=True, text=True, timeout=200,
+        [*map(str, command), *COLLECTIVES, *ACTIVATIONS, *WEIGHTS],
+        capture_output=True, text=True, timeout=240,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -85,3 +89,70 @@ def test_unknown_senders(seen):
 
 def test_exit_code(seen):
     assert seen[0]["stops"] == [86, 86, 86]
+
+
+# ---- activations and weights --------------------------------------------------------------------
+
+
+def test_healthy_activations(seen):
+    """What is compared, in four steps of a model of three blocks, and that nothing differs."""
+    for rank in seen[0]["healthy_activations"]:
+        for name, result in rank.items():
+            assert result["same"] and result["findings"] == [], name
+            assert result["saved"] >= 12 and result["memory"] >= 156, name
+            random = name == "other_random"
+            assert bool(result["uncompared"]) == random, name
+            recomputed = name not in ("plain", "compiled") and not random
+            assert (result["recomputed"] >= 48) == recomputed, name
+    assert "other random numbers" in seen[1]
+
+
+@pytest.mark.parametrize("name", ["healthy_shards", "healthy_shards_in_bfloat16"])
+def test_healthy_shards(seen, name):
+    for rank in seen[0][name]:
+        assert rank["same"] and rank["findings"] == []
+        assert rank["verified"] >= 18 and rank["memory"] == 108
+
+
+def findings(seen, name):
+    ranks = seen[0][name]
+    assert ranks[0] == ranks[1] == ranks[2]
+    return ranks[0]
+
+
+def test_a_saved_activation_that_changed(seen):
+    assert findings(seen, "saved_fault") == [
+        {"check": "saved", "cause": "transient", "ranks": [1], "step": 3,
+         "tensor": "blocks.1.1: float32[8, 6]"}
+    ]  # fmt: skip
+
+
+def test_a_recomputed_activation_that_differs(seen):
+    expected = {"check": "recompute", "cause": "transient", "ranks": [2], "tensor": "blocks.2.1",
+                "step": 3}  # fmt: skip
+    assert findings(seen, "recompute_fault") == [expected]
+    assert findings(seen, "recompute_fault_unrepeatable") == [
+        {**expected, "cause": "nondeterministic", "ranks": []}
+    ]
+
+
+def test_torch_still_refuses_what_was_written_in_place(seen):
+    assert seen[0]["written_in_place"] == [True, True, True]
+
+
+def test_a_weight_that_changed_between_steps(seen):
+    """Once; the votes then see the replica that went its own way. No skipped update mends it."""
+    first, *later = findings(seen, "memory_fault")
+    assert first == {"check": "memory", "cause": "transient", "ranks": [1], "step": 3,
+                     "tensor": "blocks.1.3.weight"}  # fmt: skip
+    assert {(each["check"], *each["ranks"]) for each in later} == {("weights", 1)}
+    assert seen[0]["memory_stops"] == [86, 86, 86]
+
+
+def test_weights_that_the_program_changes(seen):
+    """Counted by torch, announced, or at another place: no finding. Else the program is blamed, as
+    all ranks do it."""
+    assert findings(seen, "written_by_the_program") == [
+        {"check": "memory", "cause": "software", "ranks": [], "step": 5,
+         "tensor": "blocks.0.0.weight"}
+    ]  # fmt: skip

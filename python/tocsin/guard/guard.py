@@ -142,6 +142,12 @@ class Guard:
                         seen.add(id(parameter))
                         yield f"optimizer{number}.{g}.{p}", parameter
 
+    def weights_changed(self):
+        """The program has changed weights or optimizer state in a way that torch does not count,
+        such as through .data: the memory check begins anew after the next update."""
+        if self.memory_check is not None:
+            self.memory_check.forget()
+
     # ---- in a step ----------------------------------------------------------------------------
 
     def forward(self):
@@ -289,8 +295,9 @@ class Guard:
     def _complete(self, finding):
         """With where and when it was, and what is done."""
         action = self.on_alarm
-        if finding["check"] == "peer" or (action == "skip_update" and not self._can_skip):
-            action = "stop"  # nobody to go on with, or no update left to skip
+        skips = self._can_skip and finding["check"] != "memory"
+        if finding["check"] == "peer" or (action == "skip_update" and not skips):
+            action = "stop"  # nobody to go on with, or no update left that would undo it
         places = [self.places[rank] for rank in finding["ranks"]]
         return {**finding, "time": time.time(), "hosts": [each["host"] for each in places],
                 "devices": [each["device"] for each in places], "action": action}  # fmt: skip

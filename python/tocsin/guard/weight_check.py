@@ -64,7 +64,7 @@ class WeightCheck:
             return tuple(sorted(self.guard.mesh.mesh.flatten().tolist()))
         return None
 
-    def _named_tensors(self):
+    def named_tensors(self):
         """(name, tensor, parameter) of all parameters and their optimizers' states."""
         for name, parameter in self.guard.named_parameters():
             yield name, parameter, parameter
@@ -77,7 +77,7 @@ class WeightCheck:
     def collect(self):
         """Tensors by their replicas; hashes nothing."""
         sets, self.uncovered = {}, []
-        for name, tensor, parameter in self._named_tensors():
+        for name, tensor, parameter in self.named_tensors():
             if name in self._unshared:
                 self.uncovered.append(name)
                 continue
