@@ -72,7 +72,7 @@ static void decide(finding_draft *draft, const tocsin_guard_comparison *comparis
 {
     size_t located = draft->ranks.count, ranks = comparison->row_count;
     bool repeats = comparison->check != TOCSIN_GUARD_RECOMPUTE || comparison->deterministic;
-    if (repeats && ranks >= 3 && 2 * located < ranks) {
+    if (repeats && 2 * located < ranks) { /* of at least 3, then */
         draft->content.cause =
             tocsin_draft_cause(draft, comparison->named, comparison->named_count);
         return;

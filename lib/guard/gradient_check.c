@@ -43,7 +43,7 @@ static uint64_t majority_bits(const tocsin_guard_gradients *gradients, bool *maj
     }
     for (size_t r = 0; r < gradients->rank_count; ++r)
         count += norm_bits(&gradients->rows[r]) == candidate;
-    *majority = gradients->rank_count >= 3 && 2 * count > gradients->rank_count;
+    *majority = 2 * count > gradients->rank_count; /* and of two that differ, none */
     return candidate;
 }
 

@@ -63,6 +63,10 @@ static void test_memory(void **state)
     expect(&f, TOCSIN_GUARD_PERSISTENT, 2, "on ranks 9 and 12");
     differ(&f, 0);
     expect(&f, TOCSIN_GUARD_SOFTWARE, 0, "the program does it");
+    f.comparison.row_count = 4; /* two of four */
+    f.comparison.ranks = NULL;
+    f.rows[0].differ = 1;
+    expect(&f, TOCSIN_GUARD_UNATTRIBUTABLE, 0, "too few ranks");
     f.comparison.row_count = 2; /* one of each: no majority of witnesses */
     f.comparison.ranks = NULL;
     f.rows[0].differ = 0;

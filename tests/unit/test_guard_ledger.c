@@ -140,6 +140,9 @@ static void test_refused(void **state)
     expect_status(&f, "{\"format\":\"tocsin-guard-ledger\"}\n", TOCSIN_E_FORMAT);
     expect_status(&f, "{\"format\":\"tocsin-guard-ledger\",\"version\":2}\n", TOCSIN_E_VERSION);
     expect_status(&f, header, TOCSIN_OK);
+    expect_status(&f, "{\"format\":\"tocsin-guard-ledger\",\"version\":1}\n\n\n", TOCSIN_OK);
+    assert_int_equal(read_all(&f, &seen, &summary), TOCSIN_OK);
+    assert_int_equal(summary.damaged + summary.lines + summary.torn_bytes, 0);
     char *text = malloc(TOCSIN_GUARD_LINE_BYTES_MAX + 200);
     memcpy(text, header, sizeof header - 1);
     memset(text + sizeof header - 1, 'x', TOCSIN_GUARD_LINE_BYTES_MAX + 1);

@@ -107,6 +107,9 @@ static void test_nobody(void **state)
     f = agreeing(4);
     f.digests[1][0].sum = f.digests[2][0].sum = 9;
     expect_nobody(&f, TOCSIN_GUARD_UNATTRIBUTABLE, "no strict majority");
+    for (uint32_t r = 1; r < 3; ++r) /* halves, in most tensors */
+        f.digests[r][1].sum = f.digests[r][2].sum = 9;
+    expect_nobody(&f, TOCSIN_GUARD_SOFTWARE, "the program updates them unlike");
     f = agreeing(3);
     f.digests[1][0].sum = 9;
     f.voters.moment.passed = -1;
@@ -117,6 +120,25 @@ static void test_nobody(void **state)
             f.digests[r][t].sum = 100 + r;
     }
     expect_nobody(&f, TOCSIN_GUARD_SOFTWARE, "the program updates them unlike");
+}
+
+/* One tensor is not most tensors: there is no telling. */
+static void test_one_tensor(void **state)
+{
+    (void)state;
+    const tocsin_digest digests[] = {{.sum = 1}, {.sum = 2}, {.sum = 3}};
+    const tocsin_digest *rows[] = {&digests[0], &digests[1], &digests[2]};
+    const tocsin_guard_voters voters = {.moment = {.step = 1}, .replicas = 3};
+    tocsin_guard_vote *vote;
+    tocsin_guard_finding *finding;
+    assert_int_equal(tocsin_guard_vote_new(&voters, &vote, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_guard_vote_add(vote, rows, NULL, 1, NULL), TOCSIN_OK);
+    assert_int_equal(tocsin_guard_vote_judge(vote, &finding, NULL), TOCSIN_OK);
+    assert_int_equal(finding->cause, TOCSIN_GUARD_UNATTRIBUTABLE);
+    assert_string_equal(finding->text,
+                        "3 replicas differ and no strict majority agrees, in 1 of 1 tensors");
+    tocsin_guard_finding_free(finding);
+    tocsin_guard_vote_free(vote);
 }
 
 /* Many tensors of many replicas, every one different on one replica. */
@@ -165,8 +187,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_agree),   cmocka_unit_test(test_outlier),
-        cmocka_unit_test(test_several), cmocka_unit_test(test_nobody),
-        cmocka_unit_test(test_large),   cmocka_unit_test(test_refused)};
+        cmocka_unit_test(test_agree),     cmocka_unit_test(test_outlier),
+        cmocka_unit_test(test_several),   cmocka_unit_test(test_nobody),
+        cmocka_unit_test(test_large),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_one_tensor)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
