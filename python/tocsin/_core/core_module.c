@@ -15,7 +15,8 @@ static int module_exec(PyObject *module)
     if (tocsin_hook_module_exec(module) < 0 || tocsin_hook_code_module_exec(module) < 0 ||
         tocsin_hook_count_module_exec(module) < 0 || tocsin_guard_module_exec(module) < 0 ||
         tocsin_multi_digest_module_exec(module) < 0 || tocsin_gate_module_exec(module) < 0 ||
-        tocsin_communication_module_exec(module) < 0) {
+        tocsin_communication_module_exec(module) < 0 ||
+        tocsin_device_digest_module_exec(module) < 0) {
         return -1;
     }
     return tocsin_observe_module_exec(module);

@@ -79,6 +79,7 @@ int tocsin_hook_code_module_exec(PyObject *module);
 int tocsin_hook_count_module_exec(PyObject *module);
 int tocsin_guard_module_exec(PyObject *module);
 int tocsin_multi_digest_module_exec(PyObject *module);
+int tocsin_device_digest_module_exec(PyObject *module);
 int tocsin_gate_module_exec(PyObject *module);
 
 #endif
