@@ -508,7 +508,7 @@ class CollectiveCheck:
         messages = guard.exchange.gather_bytes(b"".join(records))
         state, wanted, finding = _core.guard_calls(
             messages, own=guard.rank, count=len(records), step=guard.step_number,
-            passed=guard.passed_step("collective"), named=sorted(guard.named),
+            passed=guard.passed_step("collective"), named=guard.named_before("collective"),
         )  # fmt: skip
         states.extend(state)
         if finding is not None:

@@ -45,7 +45,7 @@ class Comparison:
         finding = _core.guard_comparison(
             self.check, b"".join(bytes.fromhex(each[0]) for each in said), step=guard.step_number,
             passed=guard.passed_step(self.check), names=[each[1] for each in said],
-            named=sorted(guard.named), deterministic=deterministic,
+            named=guard.named_before(self.check), deterministic=deterministic,
         )  # fmt: skip
         self.failed = finding is not None
         return [finding] if finding else []

@@ -100,7 +100,7 @@ class Guard:
         self.replaying = False  # a replay runs the model
         self.passed = {}  # check, as findings name it -> the last step that passed it
         self.findings = []  # all so far
-        self.named = set()  # ranks that findings named
+        self.named = {}  # rank -> the last step whose findings named it
         self.exchange = Exchange(timeout)
         self.rank, self.world_size = self.exchange.rank, self.exchange.world
         self._local = []  # findings that other ranks do not know yet
@@ -127,6 +127,12 @@ class Guard:
     def passed_step(self, check):
         """The last step that passed this check; -1: none yet."""
         return self.passed.get(check, -1)
+
+    def named_before(self, check):
+        """Ranks that a finding named before this check passed last: named again, they are faulty
+        again, and not still."""
+        passed = self.passed_step(check)
+        return sorted(rank for rank, step in self.named.items() if step <= passed)
 
     def named_parameters(self):
         """(name, parameter) of the model and of the optimizers, each once."""
@@ -284,7 +290,7 @@ class Guard:
         """Act on a finding that all ranks have: write it down, then do as on_alarm says."""
         finding = self._complete(finding)
         self.findings.append(finding)
-        self.named.update(finding["ranks"])
+        self.named.update(dict.fromkeys(finding["ranks"], finding["step"]))
         _core.guard_ledger_append(self.ledger, finding)
         if self.rank == 0 or finding["check"] == "peer":
             print(f"tocsin: guard: {finding['text']}", file=sys.stderr, flush=True)

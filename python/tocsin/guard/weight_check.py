@@ -143,7 +143,7 @@ class WeightCheck:
             names, rows = self._shared([tables[rank][key] for rank in ranks])
             finding = _core.guard_vote(
                 rows, step=step, passed=self.guard.passed_step("weights"),
-                names=names, ranks=ranks, named=sorted(self.guard.named), check="weights",
+                names=names, ranks=ranks, named=self.guard.named_before("weights"), check="weights",
             )  # fmt: skip
             if finding is not None:
                 findings.append(finding)
