@@ -43,6 +43,7 @@ int cmd_export(int argc, char **argv);
 int cmd_align(int argc, char **argv);
 int cmd_env(int argc, char **argv);
 int cmd_inject(int argc, char **argv);
+int cmd_guard(int argc, char **argv);
 
 /* ---- messages (messages.c) ----------------------------------------------------------------- */
 

@@ -22,6 +22,7 @@ static const cli_command commands[] = {
     {"suppress", cmd_suppress}, {"filter", cmd_filter},   {"merge", cmd_merge},
     {"diff", cmd_diff},         {"import", cmd_import},   {"export", cmd_export},
     {"align", cmd_align},       {"env", cmd_env},         {"inject", cmd_inject},
+    {"guard", cmd_guard},
 };
 
 static const char overview[] =
@@ -36,7 +37,7 @@ static const char overview[] =
     "          check    check a recording, finished or still growing; inject a fault\n"
     "  look    align    where two runs part first; env what makes them comparable\n"
     "          info     what is in a recording or a file of invariants; dump its events\n"
-    "          explain  what a finding's code means and what to do\n"
+    "          explain  what a finding's code means; guard what tocsin.Guard found\n"
     "  manage  filter merge diff suppress   sets; import export   files of TrainCheck\n"
     "example: tocsin record -o healthy -- python train.py && tocsin infer healthy -o inv.jsonl\n"
     "help:    tocsin COMMAND --help\n";

@@ -321,6 +321,8 @@ void tocsin_json_unsigned(tocsin_json *json, uint64_t value);
 void tocsin_json_real(tocsin_json *json, double value);
 void tocsin_json_bool(tocsin_json *json, bool value);
 void tocsin_json_null(tocsin_json *json);
+/* A value that is JSON already: it is neither looked at nor changed. */
+void tocsin_json_verbatim(tocsin_json *json, const char *text, size_t bytes);
 /* A member of the object that is open: key and value. */
 void tocsin_json_put_text(tocsin_json *json, const char *key, const char *text);
 void tocsin_json_put_unsigned(tocsin_json *json, const char *key, uint64_t value);

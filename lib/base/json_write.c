@@ -160,6 +160,12 @@ void tocsin_json_bool(tocsin_json *json, bool value)
     tocsin_string_append_text(json->out, value ? "true" : "false");
 }
 
+void tocsin_json_verbatim(tocsin_json *json, const char *text, size_t bytes)
+{
+    begin_item(json);
+    tocsin_string_append(json->out, text, bytes);
+}
+
 void tocsin_json_null(tocsin_json *json)
 {
     begin_item(json);

@@ -9,7 +9,7 @@ check "15 lines at most" test "$(tocsin | wc -l)" -le 15
 
 # Each command explains itself, on stdout, in at most 80 columns and one screen.
 for command in record infer show run check info dump explain verify plan suppress filter merge \
-    diff import export align env inject; do
+    diff import export align env inject guard; do
     check "help of $command" cmp <(tocsin "$command" --help) \
         "$TOCSIN_SOURCE/tests/golden/cli/help_$command.txt"
     check "help of $command both ways" cmp <(tocsin help "$command") <(tocsin "$command" -h)
