@@ -91,7 +91,7 @@ static bool read_digest(const Py_buffer *given, tocsin_digest *digest)
 }
 
 /* The digest of the view, unless one is given. */
-static bool take_digest(const tocsin_tensor_view *view, const Py_buffer *given,
+static bool take_digest(const char *name, const tocsin_tensor_view *view, const Py_buffer *given,
                         tocsin_digest *digest)
 {
     tocsin_error error;
@@ -102,7 +102,7 @@ static bool take_digest(const tocsin_tensor_view *view, const Py_buffer *given,
     status = tocsin_tensor_digest(view, digest, NULL, &error);
     Py_END_ALLOW_THREADS;
     if (status != TOCSIN_OK)
-        raise_error(&error);
+        PyErr_Format(PyExc_ValueError, "%s: %s", name, error.message);
     return status == TOCSIN_OK;
 }
 
@@ -135,7 +135,7 @@ static PyObject *digests_add(PyObject *module, PyObject *arguments)
         PyErr_SetString(PyExc_ValueError, "shape, strides, whole and offset differ in their axes");
     else if (view.dtype == TOCSIN_DTYPE_NONE)
         PyErr_Format(PyExc_ValueError, "%s: no digest of the dtype %s is known", name, dtype);
-    else if (take_digest(&view, &given, &digest))
+    else if (take_digest(name, &view, &given, &digest))
         result = tocsin_checkpoint_digests_add_tensor(digests, name, &view, digest, voted != 0,
                                                       &error) == TOCSIN_OK
                      ? Py_NewRef(Py_None)

@@ -1,0 +1,324 @@
+"""The gate on real ranks: what did not pass is not published, what is published verifies, also
+resharded, and what happens to it later is found and named."""
+
+import contextlib
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+
+import tocsin.guard
+from tocsin.guard import checkpoint_contents, publish, verify_checkpoint
+
+PROGRAM = Path(__file__).resolve().parent / "guard_gate_program.py"
+UNVOTED = "there is no second replica of some tensors: nobody could vote on them"
+THREE = ("healthy before_the_first_step audited poisoned_weight staged_byte_flipped "
+         "changed_on_its_way disk_full slow_disk went_on copies own_class").split()  # fmt: skip
+TWO = "sharded sharded_again sharded_piece_flipped replicated".split()
+
+
+def saved(ranks, folder, names):
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(ranks), str(folder), *names], capture_output=True,
+        text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    seen = [json.loads(line) for line in done.stdout.splitlines()]
+    return {"folder": folder, **{each["name"]: each["ranks"] for each in seen}}
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    return saved(3, tmp_path_factory.mktemp("three"), THREE)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    return saved(2, tmp_path_factory.mktemp("two"), TWO)
+
+
+def verify(*arguments):
+    """(exit status, checkpoints, errors) of `tocsin guard verify`, as the command runs it
+    (tests/cli/guard.sh runs the command)."""
+    out, errors = io.StringIO(), io.StringIO()
+    given = sys.argv
+    sys.argv = ["verify", "--format", "json", *map(str, arguments)]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = verify_checkpoint.main()
+    finally:
+        sys.argv = given
+    return code, json.loads(out.getvalue())["checkpoints"], errors.getvalue()
+
+
+def texts(results):
+    return [difference["text"] for result in results for difference in result["differences"]]
+
+
+# ---- saving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["healthy", "before_the_first_step", "audited", "copies"])
+def test_a_healthy_checkpoint_is_published(three, name):
+    assert all(rank == {"state": "verified", "reason": ""} for rank in three[name])
+
+
+def test_what_was_published_verifies(three):
+    code, (result,), _ = verify(three["folder"] / "healthy.pt")
+    assert (code, result["verdict"]) == (0, "verified")
+    assert result["saved"]["step"] == 2 and result["saved"]["replicas"] == 3
+    assert result["saved"]["voted"] == 6 * (1 + 3)  # parameters; moments and steps
+    state = tocsin.guard.load_verified(three["folder"] / "healthy.pt")
+    assert state["epoch"] == 3 and state["model"]["module.0.weight"].shape == (8, 6)
+
+
+def test_a_poisoned_weight_publishes_nothing(three):
+    for first, second in three["poisoned_weight"]:
+        assert first["state"] == "verified"
+        assert second["code"] == 86 and second["finding"]["ranks"] == [1]
+    code, (result,), _ = verify(three["folder"] / "poisoned.pt")
+    assert code == 0 and result["saved"]["step"] == 1  # the old one stays
+    assert not (three["folder"] / "poisoned.pt.quarantined").exists()
+
+
+def test_a_bit_that_flipped_in_the_staged_file_is_quarantined(three):
+    place = three["folder"] / "staged.pt"
+    for first, second in three["staged_byte_flipped"]:
+        assert first["state"] == "verified"
+        assert second["code"] == 87 and second["finding"]["ranks"] == []
+        assert second["finding"]["evidence"]["writers"] == [0]
+        assert "model.module.0.weight" in second["finding"]["text"]
+        assert "one element differs, [1,3], 1 of its bits" in second["finding"]["text"]
+    code, (result,), _ = verify(place)
+    assert code == 0 and result["saved"]["step"] == 1
+    assert json.loads(Path(f"{place}.quarantined.json").read_text())["check"] == "checkpoint"
+    code, results, _ = verify("--against", f"{place}.tocsin.json", f"{place}.quarantined")
+    assert code == 1 and "model.module.0.weight is not what was saved" in texts(results)
+
+
+def test_what_changes_on_the_way_into_the_file_is_found_though_nobody_voted_on_it(three):
+    finding = three["changed_on_its_way"][0]["finding"]
+    assert finding["evidence"]["differences"] == [
+        "epoch is not the value that was saved",
+        "model.module.1.running_mean is not what was saved",
+    ]
+    assert not (three["folder"] / "changed.pt").exists()
+
+
+def test_a_write_that_fails_fails_on_all_ranks_and_leaves_nothing(three):
+    errors = [rank["error"] for rank in three["disk_full"]]
+    assert errors[0].startswith("OSError") and "No space left" in errors[0]
+    assert all("rank 0 could not save" in error for error in errors[1:])
+    assert not list(three["folder"].glob("*full.pt*"))
+
+
+def test_a_slow_disk_is_no_lost_peer(three):
+    assert [rank.get("state") for rank in three["slow_disk"]] == ["verified"] * 3
+
+
+def test_a_step_that_was_let_through_is_not_published(three):
+    for rank in three["went_on"]:
+        assert rank["state"] == "quarantined" and "gradients" in rank["reason"]
+    assert not list(three["folder"].glob("went_on.pt*"))
+
+
+def test_objects_of_other_classes_are_refused_before_anything_is_written(three):
+    assert "cannot be read back without running code" in three["own_class"][0]["error"]
+    assert not list(three["folder"].glob("*class.pt*"))
+
+
+def test_shards_are_saved_and_verified(two):
+    assert two["sharded"] == [{"state": "candidate", "reason": UNVOTED}] * 2
+    assert [rank["state"] for rank in two["replicated"]] == ["verified"] * 2
+    names = ("sharded", "replicated", "again")
+    code, results, _ = verify(*(two["folder"] / name for name in names))
+    states = [result["saved"]["state"] for result in results]
+    assert (code, states) == (0, ["candidate", "verified", "candidate"])
+    assert results[2]["saved"]["step"] == 2  # replaced as a whole
+    assert not list(two["folder"].glob(".*staged*"))
+
+
+def test_a_flipped_bit_in_a_shard_is_quarantined(two):
+    finding = two["sharded_piece_flipped"][0]["finding"]
+    assert finding["evidence"]["writers"] == [1] and finding["ranks"] == []
+    assert "model.0.weight@[4, 0]" in finding["text"]
+    assert not (two["folder"] / "flipped").exists()
+    assert (two["folder"] / "flipped.quarantined" / ".metadata").exists()
+
+
+def test_a_resharded_checkpoint_is_the_same(two, tmp_path):
+    source = two["folder"] / "sharded"
+    model = {}
+    for stored in checkpoint_contents.read_index(source):
+        if stored.whole is not None:
+            dtype = torch.int64 if "num_batches" in stored.name else torch.float32
+            model[stored.name.removeprefix("model.")] = torch.empty(stored.whole, dtype=dtype)
+    state = {"model": model, "epoch": 0}
+    dcp.load(state, checkpoint_id=source, no_dist=True)
+    dcp.save(state, checkpoint_id=tmp_path / "one", no_dist=True)
+    side = source / "tocsin-digests.json"
+    assert verify("--against", side, tmp_path / "one")[0] == 0
+    state["model"]["0.weight"][5, 2] *= 4  # an exponent: one or two bits
+    dcp.save(state, checkpoint_id=tmp_path / "other", no_dist=True)
+    code, results, _ = verify("--against", side, tmp_path / "other")
+    (text,) = texts(results)
+    assert code == 1 and text.startswith("model.0.weight is not what was saved")
+    assert results[0]["differences"][0]["index"] == [5, 2]
+
+
+# ---- what becomes of it on the disk -----------------------------------------------------------
+
+
+@pytest.fixture
+def healthy(three, tmp_path):
+    for ending in ("", ".tocsin.json"):
+        shutil.copy(three["folder"] / f"healthy.pt{ending}", tmp_path / f"h.pt{ending}")
+    return tmp_path / "h.pt"
+
+
+def test_a_bit_on_the_disk_is_named(healthy):
+    weight = torch.load(healthy, weights_only=True)["model"]["module.2.weight"]
+    data = bytearray(healthy.read_bytes())
+    at = data.index(weight.numpy().tobytes())
+    data[at + 4 * (2 * 8 + 7) + 1] ^= 0x10
+    healthy.write_bytes(data)
+    code, results, _ = verify(healthy)
+    assert code == 1
+    assert texts(results) == [
+        "model.module.2.weight is not what was saved: one element differs, [2,7], 1 of its bits"
+    ]
+    with pytest.raises(verify_checkpoint.CheckpointDiffers, match="module.2.weight"):
+        tocsin.guard.load_verified(healthy)
+
+
+def test_missing_extra_renamed_and_reshaped(healthy):
+    state = torch.load(healthy, weights_only=True)
+    model = state["model"]
+    model["other"] = model.pop("module.0.bias")
+    model["module.2.bias"] = model["module.2.bias"].double()
+    del state["name"]
+    state["more"] = torch.zeros(3)
+    torch.save(state, healthy)
+    code, results, _ = verify(healthy)
+    assert code == 1
+    found = texts(results)
+    assert "model.module.0.bias is called model.other here" in found
+    assert "model.module.2.bias was saved as float32[5] and is float64[5]" in found
+    assert "name is missing" in found and "more was not saved" in found
+    assert ". is not the value that was saved" in found  # the keys at the top
+
+
+def test_a_save_that_was_cut_off_between_its_renames(healthy):
+    side = Path(f"{healthy}.tocsin.json")
+    other = json.loads(side.read_text())
+    other["tensors"] = other["tensors"][:-1]
+    Path(f"{side}.next").write_text(json.dumps(other))  # of a file that has not come
+    assert verify(healthy)[0] == 0
+    side.rename(f"{side}.next")  # of a file that has
+    assert verify(healthy)[0] == 0
+    Path(f"{side}.next").unlink()
+    code, (result,), _ = verify(healthy)
+    assert (code, result["verdict"]) == (3, "undecided")
+
+
+def one_error(*arguments):
+    code, results, errors = verify(*arguments)
+    assert (code, results) == (2, []) and errors.count("\n") == 1
+    assert errors.startswith("tocsin: error: ")
+    return errors
+
+
+class Hostile:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_input_errors_are_one_line_each(healthy, two, tmp_path):
+    side = Path(f"{healthy}.tocsin.json")
+    assert "no such file" in one_error(tmp_path / "nowhere")
+    assert "no .metadata in it" in one_error("--against", side, tmp_path)
+    whole = healthy.read_bytes()
+    healthy.write_bytes(whole[: len(whole) // 2])
+    assert "h.pt" in one_error(healthy)
+    healthy.write_bytes(b"")
+    one_error(healthy)
+    torch.save({"a": Hostile(str(tmp_path / "made"))}, healthy)
+    assert "h.pt" in one_error(healthy)
+    healthy.write_bytes(whole)
+    side.write_text('{"format":"tocsin-checkpoint-digests","version":1}')
+    assert "gate" in one_error(healthy)
+    side.write_text('{"format":"tocsin-checkpoint-digests","version":9}')
+    assert "version 9" in one_error(healthy)
+    side.write_bytes(b"\xff")
+    one_error(healthy)
+    assert not (tmp_path / "made").exists()
+
+
+def test_hostile_folders(two, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(two["folder"] / "sharded", folder)
+    index = folder / ".metadata"
+    whole = index.read_bytes()
+    index.write_bytes(pickle.dumps(Hostile(str(tmp_path / "made"))))
+    assert "posix.mkdir" in one_error(folder)
+    index.write_bytes(whole[:-20])
+    one_error(folder)
+    index.write_bytes(pickle.dumps({"a": 1}))
+    assert "no index of a checkpoint" in one_error(folder)
+    index.write_bytes(whole.replace(b"__0_0.distcp", b"../_0.distcp"))
+    assert "not a file in the folder" in one_error(folder)
+    index.write_bytes(whole)
+    shard = folder / "__1_0.distcp"
+    shard.write_bytes(shard.read_bytes()[:700])
+    assert "__1_0.distcp" in one_error(folder)
+    shard.unlink()
+    assert "the file is not there" in one_error(folder)
+    assert not (tmp_path / "made").exists()
+
+
+# ---- values and places ------------------------------------------------------------------------
+
+
+def test_values_are_told_apart():
+    state = {"a": 1, 1: 1.0, "b": [True, None, "1", b"1", 1j, torch.float16, (3,)], "a.b": 2,
+             "c": {"d": torch.zeros(2)}, "e": {1, 2}}  # fmt: skip
+    pieces = {piece.name: piece for piece in checkpoint_contents.pieces_of_state(state)}
+    values = [piece.value for piece in pieces.values() if piece.tensor is None]
+    assert pieces["c.d"].tensor is state["c"]["d"]
+    assert len(set(values)) == len(values)
+    collision = [piece.name for piece in
+                 checkpoint_contents.pieces_of_state({"a": {"b": 1}, "a.b": 2})]  # fmt: skip
+    assert collision == [".", "a", "a.b", "a.b#2"]
+
+
+def test_sparse_and_deep_states():
+    sparse = torch.eye(3).to_sparse()
+    names = [piece.name for piece in checkpoint_contents.pieces_of_state({"s": sparse})]
+    assert names == [".", "s#indices", "s#values", "s"]
+    deep = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueError, match="more than 64 containers"):
+        list(checkpoint_contents.pieces_of_state(deep))
+
+
+def test_the_file_system_of_a_path(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(
+        f"a / overlay rw 0 0\nb {tmp_path} nfs4 rw 0 0\nc {tmp_path}/x\\040y xfs rw 0 0\n"
+    )
+    assert publish.file_system("/", mounts) == "overlay"
+    assert publish.file_system(tmp_path / "run", mounts) == "nfs4"
+    assert publish.file_system(tmp_path / "x y" / "run", mounts) == "xfs"
+    assert publish.file_system("/", tmp_path / "nothing") == ""
