@@ -25,6 +25,9 @@ from tocsin.guard.unseen import Unseen
 from tocsin.guard.weight_check import WeightCheck
 
 ACTIONS = ("skip_update", "stop", "continue")
+# Seconds: a thread of gloo takes the interpreter's lock once more after its last work, and aborts
+# the process if the interpreter is gone by then.
+_LAST_WORK = 0.2
 
 
 class GuardAlarm(SystemExit):
@@ -89,6 +92,8 @@ class Guard:
             raise ValueError(f"gate is {gate!r}, not None, 'vote' or 'audit'")
         if audit_every < 1 or weights_every < 1:
             raise ValueError("audit_every and weights_every are numbers of steps, from 1")
+        if first_step < 1:
+            raise ValueError(f"first_step is {first_step}: steps count from 1")
         self.model = model
         self.optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
         self.rebuild_batch, self.loss_function = rebuild_batch, compute_loss
@@ -100,7 +105,7 @@ class Guard:
         self.replaying = False  # a replay runs the model
         self.passed = {}  # check, as findings name it -> the last step that passed it
         self.findings = []  # all so far
-        self.named = {}  # rank -> the last step whose findings named it
+        self.named = {}  # rank -> the step at which a finding named it last
         self.exchange = Exchange(timeout)
         self.rank, self.world_size = self.exchange.rank, self.exchange.world
         self._local = []  # findings that other ranks do not know yet
@@ -129,8 +134,7 @@ class Guard:
         return self.passed.get(check, -1)
 
     def named_before(self, check):
-        """Ranks that a finding named before this check passed last: named again, they are faulty
-        again, and not still."""
+        """Ranks that were named, and this check has passed since: again is persistent."""
         passed = self.passed_step(check)
         return sorted(rank for rank, step in self.named.items() if step <= passed)
 
@@ -291,10 +295,15 @@ class Guard:
         finding = self._complete(finding)
         self.findings.append(finding)
         self.named.update(dict.fromkeys(finding["ranks"], finding["step"]))
-        _core.guard_ledger_append(self.ledger, finding)
+        try:
+            _core.guard_ledger_append(self.ledger, finding)
+        except OSError as error:  # a full disk must not hide what was found
+            _say(f"error: a finding is not in the ledger: {error}")
         if self.rank == 0 or finding["check"] == "peer":
-            print(f"tocsin: guard: {finding['text']}", file=sys.stderr, flush=True)
+            _say(finding["text"])
         if finding["action"] == "stop":
+            if self.world_size > 1:
+                time.sleep(_LAST_WORK)
             raise GuardAlarm(finding)
         self._skip = self._skip or finding["action"] == "skip_update"
 
@@ -333,11 +342,8 @@ class Guard:
         """Say once what check 3 cannot see."""
         uncovered = self.weight_check.uncovered
         if self.rank == 0 and self.world_size > 1 and uncovered:
-            print(
-                f"tocsin: guard: no other rank is known to have a copy of {len(uncovered)} tensors "
-                f"({uncovered[0]}, ...): check 3 does not cover them",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
+            _say(f"no other rank is known to have a copy of {len(uncovered)} tensors "
+                 f"({uncovered[0]}, ...): check 3 does not cover them")  # fmt: skip
 
     def close(self):
         """No check from here on. Waits for nobody."""
@@ -345,6 +351,11 @@ class Guard:
             if hasattr(check, "close"):
                 check.close()
         self.exchange.close()
+
+
+def _say(text):
+    if sys.stderr is not None:
+        print(f"tocsin: guard: {text}", file=sys.stderr, flush=True)
 
 
 def _place(model):
