@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <tocsin/gate.h>
+#include <tocsin/guard.h>
+#include <tocsin/guard_report.h>
 #include <unistd.h>
 
 static char directory[64], side[96], staged[96];
@@ -76,6 +78,35 @@ static tocsin_status publish(void *context, tocsin_error *error)
     return tocsin_gate_publish(staged, side, &replaced, error);
 }
 
+static tocsin_status read_and_print(void *context, tocsin_error *error)
+{
+    (void)context;
+    tocsin_guard_report *report = NULL;
+    const char *text;
+    tocsin_status status = tocsin_guard_report_read(directory, &report, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_guard_report_text(report, &text, error);
+    if (status == TOCSIN_OK)
+        status = tocsin_guard_report_json(report, &text, error);
+    tocsin_guard_report_free(report);
+    return status;
+}
+
+static void test_report(void **state)
+{
+    (void)state;
+    static const char finding[] =
+        "{\"check\":\"weights\",\"step\":3,\"cause\":\"transient\",\"ranks\":[0,1],"
+        "\"hosts\":[\"a\",\"b\"],\"action\":\"stop\",\"text\":\"it differs\"}";
+    char ledger[96];
+    snprintf(ledger, sizeof ledger, "%s/rank-0.jsonl", directory);
+    assert_int_equal(tocsin_guard_ledger_append(ledger, finding, sizeof finding - 1, NULL),
+                     TOCSIN_OK);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, read_and_print, NULL) > 10);
+    assert_true(every_fault(TOCSIN_FAULT_IO, TOCSIN_E_IO, read_and_print, NULL) > 2);
+    unlink(ledger);
+}
+
 static void test_memory(void **state)
 {
     (void)state;
@@ -95,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_system_calls),
+        cmocka_unit_test(test_report),
     };
     return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
@@ -28,10 +29,13 @@ def path(name):
 class Training:
     """A small guarded training; `step` makes one step of it."""
 
-    def __init__(self, shard=False, **options):
+    def __init__(self, shard=False, mesh=None, **options):
         torch.manual_seed(1)
         model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
-        self.model = fully_shard(model) if shard else DistributedDataParallel(model)
+        if shard or mesh is not None:
+            self.model = fully_shard(model, mesh=mesh)
+        else:
+            self.model = DistributedDataParallel(model)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
         self.guard = tocsin.Guard(self.model, self.optimizer, folder=tempfile.mkdtemp(dir=FOLDER),
                                   **{"timeout": 20, **options})  # fmt: skip
@@ -228,6 +232,33 @@ def sharded_piece_flipped():
         return training.save_distributed("flipped")
     finally:
         torch.distributed.checkpoint.save = original
+
+
+def hybrid():
+    """Shards with replicas: all is voted on."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicas", "shards"))
+    training = Training(mesh=mesh).step()
+    first = training.save_distributed("hybrid")
+    training.step()
+    if dist.get_rank() == 3:
+        training.weight().to_local().view(torch.int32)[1, 1] ^= 1
+    return [first, training.save_distributed("hybrid")]
+
+
+def resumed():
+    training = Training(first_step=11)
+    return [training.save("resumed.pt"), training.step().save("resumed.pt")]
+
+
+def tried_again():
+    training = Training(on_alarm="continue").step()
+
+    def save(original, state, file):
+        original({**state, "epoch": 4}, file)
+
+    with torch_save(save):
+        first = training.save("again.pt")
+    return [first, training.save("again.pt")]
 
 
 def replicated():

@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ PROGRAM = Path(__file__).resolve().parent / "guard_gate_program.py"
 UNVOTED = "there is no second replica of some tensors: nobody could vote on them"
 THREE = ("healthy before_the_first_step audited poisoned_weight staged_byte_flipped "
          "changed_on_its_way disk_full slow_disk went_on copies own_class").split()  # fmt: skip
-TWO = "sharded sharded_again sharded_piece_flipped replicated".split()
+TWO = ("sharded sharded_again sharded_piece_flipped replicated resumed "
+       "tried_again").split()  # fmt: skip
 
 
 def saved(ranks, folder, names):
@@ -133,6 +135,27 @@ def test_a_step_that_was_let_through_is_not_published(three):
 def test_objects_of_other_classes_are_refused_before_anything_is_written(three):
     assert "cannot be read back without running code" in three["own_class"][0]["error"]
     assert not list(three["folder"].glob("*class.pt*"))
+
+
+def test_before_and_after_the_first_step_of_a_resumed_job(two):
+    assert [[each["state"] for each in rank] for rank in two["resumed"]] == [["verified"] * 2] * 2
+    _, (result,), _ = verify(two["folder"] / "resumed.pt")
+    assert result["saved"]["step"] == 11
+
+
+def test_a_save_that_failed_may_be_tried_again(two):
+    for first, second in two["tried_again"]:
+        assert (first["state"], second["state"]) == ("quarantined", "verified")
+
+
+def test_shards_with_replicas_are_voted_on(tmp_path):
+    seen = saved(4, tmp_path, ["hybrid"])
+    for first, second in seen["hybrid"]:
+        assert first["state"] == "verified"
+        assert second["code"] == 87 and second["finding"]["check"] == "weights"
+    _, (result,), _ = verify(tmp_path / "hybrid")
+    assert (result["verdict"], result["saved"]["step"]) == ("verified", 1)
+    assert result["saved"]["voted"] == 6 and result["saved"]["replicas"] == 2
 
 
 def test_shards_are_saved_and_verified(two):
@@ -322,3 +345,15 @@ def test_the_file_system_of_a_path(tmp_path):
     assert publish.file_system(tmp_path / "run", mounts) == "nfs4"
     assert publish.file_system(tmp_path / "x y" / "run", mounts) == "xfs"
     assert publish.file_system("/", tmp_path / "nothing") == ""
+
+
+def test_a_checkpoint_on_the_disk_of_one_node_is_warned_of(tmp_path, monkeypatch, capsys):
+    places = [{"host": "a"}, {"host": "b"}]
+    several = types.SimpleNamespace(places=places, world_size=2)
+    one = types.SimpleNamespace(places=places[:1], world_size=1)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    for guard, kind, times in ((one, "ext4", 0), (several, "nfs4", 0), (several, "ext4", 1)):
+        monkeypatch.setattr(publish, "file_system", lambda _, kind=kind: kind)
+        publish._warn_if_local(guard, tmp_path / "model.pt")
+        publish._warn_if_local(guard, tmp_path / "model.pt")  # once a folder
+        assert capsys.readouterr().err.count("is lost with the node") == times

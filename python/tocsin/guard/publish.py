@@ -20,6 +20,7 @@ import traceback
 from tocsin import _core
 from tocsin.guard import checkpoint_contents as contents
 from tocsin.guard import digests, verify_checkpoint
+from tocsin.guard.unseen import Unseen
 
 QUARANTINED = ".quarantined"
 TEXTS_MAX = 10  # differences in a finding
@@ -50,10 +51,12 @@ def _checked(guard):
         raise ValueError("gate='audit' replays at every save, which needs rebuild_batch and "
                          "compute_loss")  # fmt: skip
     weights = _run(guard, guard.weight_check.run)
-    replay = _run(guard, guard.replay_check.audit_now) if mode == "audit" else False
+    replay = False
+    if mode == "audit" and not _fresh(guard):
+        replay = _run(guard, guard.replay_check.audit_now)
     replicas = 1 if guard.weight_check.uncovered else guard.weight_check.replicas
     return [mode, step, _gradients_step(guard, step), step if weights else -1,
-            step if replay else -1, replicas]  # fmt: skip
+            step if replay or _fresh(guard) else -1, replicas]  # fmt: skip
 
 
 def _run(guard, check):
@@ -64,13 +67,20 @@ def _run(guard, check):
     return found is not None and not found
 
 
+def _fresh(guard):
+    """Has this guard seen no step yet?"""
+    return guard.passed_step("gradient") < 0 and not any(
+        finding["check"] == "gradient" for finding in guard.findings
+    )
+
+
 def _gradients_step(guard, step):
     """The step whose gradients were found good; a step whose update was skipped changed nothing."""
-    actions = {finding["action"] for finding in guard.findings if finding["step"] == step}
+    actions = {finding["action"] for finding in guard.findings
+               if finding["step"] == step and finding["check"] != "checkpoint"}  # fmt: skip
     if "continue" in actions:
         return -1  # something was let through
-    passed = guard.passed_step("gradient")
-    return step if "skip_update" in actions or passed < 0 else passed
+    return step if "skip_update" in actions or _fresh(guard) else guard.passed_step("gradient")
 
 
 def _patiently(guard, work):
@@ -282,7 +292,9 @@ def _stage_file(guard, state, path, staged):
         raise
     result = _Staged()
     try:
-        for piece in contents.pieces_of_state(contents.load_file(staged)):
+        with Unseen():
+            written = contents.load_file(staged)
+        for piece in contents.pieces_of_state(written):
             result.found.add(piece, piece.name in expected.voted)
     except Exception as error:  # noqa: BLE001 (whatever it is, it cannot be read)
         result.unreadable = str(error) or repr(error)
@@ -395,7 +407,9 @@ def _read_back(guard, staged, live):
         for file in {stored.file for stored in mine}:
             _sync(os.path.join(staged, file), drop=True)
         for stored in mine:
-            piece, known = contents.read_piece(staged, stored), live.get(stored.key)
+            with Unseen():
+                piece = contents.read_piece(staged, stored)
+            known = live.get(stored.key)
             label = stored.name if known is None else known.piece.name
             digest = None if piece.tensor is None else digests.digest([piece.tensor])
             own.add(dataclasses.replace(piece, name=label, whole=None, offset=None), False, digest)
