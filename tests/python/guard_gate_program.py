@@ -4,6 +4,7 @@ one job and prints one JSON line each: what became of the save on every rank."""
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -178,6 +179,23 @@ def slow_disk():
 
     with torch_save(save):
         return training.save("slow.pt")
+
+
+def killed():
+    """The writer dies in the middle; to be run last."""
+    training = Training(timeout=3.0).step()
+    first = training.save("killed.pt")
+    training.step()
+
+    def save(original, state, file):
+        original(state, file)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with torch_save(save):
+        second = training.save("killed.pt")
+    if dist.get_rank() == 1:
+        print(json.dumps({"name": "killed", "ranks": [[first, second]]}), flush=True)
+    os._exit(0)
 
 
 def went_on():

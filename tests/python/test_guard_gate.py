@@ -24,7 +24,7 @@ UNVOTED = "there is no second replica of some tensors: nobody could vote on them
 THREE = ("healthy before_the_first_step audited poisoned_weight staged_byte_flipped "
          "changed_on_its_way disk_full slow_disk went_on copies own_class").split()  # fmt: skip
 TWO = ("sharded sharded_again sharded_piece_flipped replicated resumed "
-       "tried_again").split()  # fmt: skip
+       "tried_again killed").split()  # fmt: skip
 
 
 def saved(ranks, folder, names):
@@ -143,6 +143,14 @@ def test_before_and_after_the_first_step_of_a_resumed_job(two):
     assert result["saved"]["step"] == 11
 
 
+def test_a_writer_that_dies_leaves_the_old_checkpoint_and_a_finding(two):
+    ((first, second),) = two["killed"]
+    assert first["state"] == "verified"
+    assert second["code"] == 87 and second["finding"]["check"] == "peer"
+    code, (result,), _ = verify(two["folder"] / "killed.pt")
+    assert (code, result["saved"]["step"]) == (0, 1)
+
+
 def test_a_save_that_failed_may_be_tried_again(two):
     for first, second in two["tried_again"]:
         assert (first["state"], second["state"]) == ("quarantined", "verified")
@@ -166,7 +174,7 @@ def test_shards_are_saved_and_verified(two):
     states = [result["saved"]["state"] for result in results]
     assert (code, states) == (0, ["candidate", "verified", "candidate"])
     assert results[2]["saved"]["step"] == 2  # replaced as a whole
-    assert not list(two["folder"].glob(".*staged*"))
+    assert not list(two["folder"].glob(".*.staged"))
 
 
 def test_a_flipped_bit_in_a_shard_is_quarantined(two):

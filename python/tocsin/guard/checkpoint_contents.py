@@ -182,9 +182,9 @@ def _load(file, where, **options):
         raise Unreadable(f"{where}: {reason}") from error
 
 
-def load_file(path):
-    """What is in a file of torch.save; tensors stay in the file."""
-    return _load(path, path, mmap=True)
+def load_file(path, mapped=True):
+    """What is in a file of torch.save. mapped: tensors stay in the file."""
+    return _load(path, path, mmap=mapped)
 
 
 # ---- folders ---------------------------------------------------------------------------------

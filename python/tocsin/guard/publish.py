@@ -152,12 +152,13 @@ class _Staged:
 
 def _memory(tensor):
     return (tensor.data_ptr(), str(tensor.dtype), tuple(tensor.shape), tuple(tensor.stride()),
-            str(tensor.device))  # fmt: skip
+            str(tensor.device), tensor.is_conj(), tensor.is_neg())  # fmt: skip
 
 
 def _voted(guard):
     """The digests that the vote was about, by the memory they are of."""
-    return {_memory(tensor): digest for _, tensor, digest in guard.weight_check.voted}
+    return {_memory(tensor): digest for _, tensor, digest in guard.weight_check.voted
+            if str(tensor.layout) == "torch.strided"}  # fmt: skip
 
 
 class _Expected:

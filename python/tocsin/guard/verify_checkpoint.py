@@ -105,7 +105,7 @@ def load_verified(path, against=None):
     saved = _read_saved(path, against)
     if not saved:
         raise FileNotFoundError(f"{path + SIDE}: the digests of the checkpoint are not there")
-    state = contents.load_file(path)
+    state = contents.load_file(path, mapped=False)
     result = _judge(path, saved, _digest_state(state))
     if result.differences:
         raise CheckpointDiffers(path, result.differences)
