@@ -4,7 +4,8 @@
  * at most TOCSIN_TILE_WORDS words, near each other in memory, whose weights r^e are one table times
  * one factor per tile. A kernel (digest_scalar.c, digest_avx2.c) adds all tiles to a *tally*.
  * digest.c turns the tally into the public result. The tiling alone fixes the order of floating
- * point additions, so kernels agree in every bit.
+ * point additions, so kernels agree in every bit. The kernel for GPUs, with tiles of its own, is in
+ * cuda/ (docs/gpu.md).
  */
 #ifndef TOCSIN_LIB_TENSOR_TENSOR_H
 #define TOCSIN_LIB_TENSOR_TENSOR_H

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "cuda/emulated_driver.h"
+#include "every_fault.h"
 #include "prop/digest_oracle.h"
 #include "tensor/cuda/cuda_driver.h"
 #include "tensor/cuda/digest_device.h"
@@ -152,7 +153,7 @@ static void test_failing_driver(void **unused)
         int failure;
         tocsin_status status;
     } failures[] = {{CUDA_OUT_OF_MEMORY, TOCSIN_E_MEMORY},
-                    {CUDA_NO_BINARY_FOR_GPU, TOCSIN_E_UNSUPPORTED},
+                    {CUDA_INVALID_IMAGE, TOCSIN_E_UNSUPPORTED},
                     {901, TOCSIN_E_STATE},
                     {700, TOCSIN_E_IO}};
     tocsin_tensor_view views[TENSORS];
@@ -174,6 +175,21 @@ static void test_failing_driver(void **unused)
             assert_non_null(strstr(error.message, "CUDA cannot"));
         }
     }
+}
+
+static tocsin_status faulty_step(void *context, tocsin_error *error)
+{
+    return one_step(context, error);
+}
+
+/* Every allocation on the host. */
+static void test_no_memory(void **unused)
+{
+    (void)unused;
+    tocsin_tensor_view views[TENSORS];
+    make_views(views);
+    assert_true(every_fault(TOCSIN_FAULT_MEMORY, TOCSIN_E_MEMORY, faulty_step, views) > 2);
+    assert_int_equal(control->held, 0);
 }
 
 static void test_no_context(void **unused)
@@ -219,9 +235,8 @@ static int free_memory(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_no_tensors),
-        cmocka_unit_test(test_failing_driver),
+        cmocka_unit_test(test_steps),          cmocka_unit_test(test_no_tensors),
+        cmocka_unit_test(test_failing_driver), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_no_context),
     };
     return cmocka_run_group_tests(tests, find_driver, free_memory);

@@ -57,6 +57,7 @@ static tocsin_status status_of(int result)
         return TOCSIN_E_MEMORY;
     case CUDA_NOT_INITIALIZED:
         return TOCSIN_E_STATE;
+    case CUDA_INVALID_IMAGE:
     case CUDA_NO_BINARY_FOR_GPU:
     case CUDA_INVALID_PTX:
     case CUDA_NO_JIT_COMPILER:

@@ -14,6 +14,7 @@
 
 #define CUDA_OUT_OF_MEMORY        2
 #define CUDA_NOT_INITIALIZED      3
+#define CUDA_INVALID_IMAGE        200
 #define CUDA_NO_BINARY_FOR_GPU    209
 #define CUDA_INVALID_PTX          218
 #define CUDA_NO_JIT_COMPILER      221
