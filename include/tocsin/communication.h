@@ -73,7 +73,7 @@ typedef struct tocsin_guard_call {
         target;     /* members: of a message; source: who tells the slice of an all-reduce */
     uint32_t width; /* bytes of an element */
     uint32_t dtype, operation;
-    uint32_t ring;          /* 1: reduced in the order of gloo's ring */
+    uint32_t ring;          /* 1: reduced in the order of gloo's ring, it seems; 2: seen before */
     uint32_t zero;          /* reserved */
     uint64_t count;         /* elements: of the longest transfer, of a reduction's whole input */
     uint64_t first, length; /* the slice; of a reduce-scatter in each member's part */
@@ -123,7 +123,8 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_reduction_check(
 
 /* What becomes of a call. OPEN: not all members have told of it; WANTED: it failed, and is to be
  * judged again with the digests of each transfer; REORDERED: its bits are those of another order
- * than the ring's, all of them within the bound; UNCOVERED: its records cannot be compared. */
+ * than the ring's, all of them within the bound, and many, or the order was not seen before;
+ * UNCOVERED: its records cannot be compared. */
 typedef enum tocsin_guard_call_state {
     TOCSIN_GUARD_CALL_OPEN,
     TOCSIN_GUARD_CALL_PASSED,

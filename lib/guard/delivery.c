@@ -210,8 +210,8 @@ static tocsin_status judge_reduction(const whole_call *whole, tocsin_guard_call_
     uint64_t other = failure->reduced.other;
     if (failure->reduced.wrong == 0 && other == 0)
         *state = TOCSIN_GUARD_CALL_PASSED;
-    else if (failure->reduced.wrong == 0 && other > REORDERED_MIN &&
-             other > failure->recomputed / 8)
+    else if (failure->reduced.wrong == 0 &&
+             (call->ring < 2 || (other > REORDERED_MIN && other > failure->recomputed / 8)))
         *state = TOCSIN_GUARD_CALL_REORDERED;
     return TOCSIN_OK;
 }

@@ -391,6 +391,7 @@ def _twice(make, **options):
 def healthy_activations():
     return {
         "plain": _twice(lambda: Net(None)),
+        "statistics": _twice(lambda: Net(None, norm=True)),
         "recomputed": _twice(lambda: Net(False)),
         "reentrant": _twice(lambda: Net(True)),
         "dropout": _twice(lambda: Net(False, 0.3)),

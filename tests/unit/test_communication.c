@@ -294,7 +294,7 @@ static void tell_reduction(const made_reduction *made, made_collective *told)
                                   .source = 1,
                                   .width = 4,
                                   .dtype = TOCSIN_DTYPE_FLOAT32,
-                                  .ring = 1,
+                                  .ring = 2,
                                   .count = COUNT,
                                   .length = COUNT,
                                   .payload = COUNT * 4 * (m == 1 ? 2 : 1)};
@@ -327,6 +327,11 @@ static void test_reduction_calls(void **state)
     assert_int_equal(finding->rank_count, 0);
     assert_int_equal(finding->index[0], 9);
     tocsin_guard_finding_free(finding);
+    ((tocsin_guard_call *)told.bytes[0])->ring = 1; /* is it the ring at all? */
+    ((tocsin_guard_call *)told.bytes[1])->ring = 1;
+    ((tocsin_guard_call *)told.bytes[2])->ring = 1;
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_REORDERED);
+    assert_null(finding);
     for (int i = 0; i < COUNT; ++i) /* as another order would */
         made.result[i] = nextafterf(made.result[i], i % 3 ? 9 : -9);
     tell_reduction(&made, &told);

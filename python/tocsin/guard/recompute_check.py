@@ -7,6 +7,7 @@ recomputed shows in the first step, in which all outputs are digested; from then
 """
 
 import contextlib
+import gc
 import sys
 import threading
 
@@ -66,10 +67,12 @@ class RecomputeCheck:
         self.recomputes = set()  # modules, by number
         self._learning, self._told = True, False
         self._pending = {}  # number of a module -> its calls in the forward pass
+        self._buffers = set()  # addresses
         self._local = threading.local()  # calls under way, in each thread
         self._names, self._state, self._handles = [], [], []
         for name, module in guard.model.named_modules():
-            self._watch(module, plain_name(name))
+            if not isinstance(module, self.torch.jit.ScriptModule):
+                self._watch(module, plain_name(name))
 
     def _watch(self, module, name):
         number = len(self._names)
@@ -91,6 +94,8 @@ class RecomputeCheck:
 
     def forward(self):
         """A context in which tensors are saved."""
+        self._buffers.clear()
+        self._note_buffers(self.guard.model.modules())
         return self.torch.autograd.graph.saved_tensors_hooks(self._pack, self._unpack)
 
     def _pack(self, tensor):
@@ -98,7 +103,8 @@ class RecomputeCheck:
             return tensor
         # the tensor itself would hold the graph that holds it
         kept = _Kept(tensor if tensor.is_leaf else tensor.detach(), tensor._version, b"", None)
-        if _is_plain(self.torch, tensor) and tensor.numel() and not _is_weight(tensor):
+        if (_is_plain(self.torch, tensor) and tensor.numel() and not _is_weight(tensor)
+                and tensor.data_ptr() not in self._buffers):  # fmt: skip
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
                 kept.digest = digests.digest([kept.tensor])
             kept.name = self._inside()
@@ -115,9 +121,28 @@ class RecomputeCheck:
                 f"{tensor._version}; expected version {kept.version} instead"
             )
         if kept.digest:
-            self.saved.add(kept.digest, digests.digest([tensor]), lambda: self._saved_name(kept),
-                           tensor)  # fmt: skip
+            seen = digests.digest([tensor])
+            if seen == kept.digest or not self._is_buffer(tensor):
+                self.saved.add(kept.digest, seen, lambda: self._saved_name(kept), tensor)
         return tensor
+
+    def _is_buffer(self, tensor):
+        """Batch normalisation keeps its running statistics for backward and changes them at once,
+        uncounted; modules besides the model may do so, too."""
+        address = tensor.data_ptr()
+        if address not in self._buffers:
+            module = self.torch.nn.Module
+            self._note_buffers(
+                # not isinstance(), which asks objects that may be gone for their class
+                [each for each in gc.get_objects() if issubclass(type(each), module)]
+            )
+        return address in self._buffers
+
+    def _note_buffers(self, modules):
+        for module in modules:
+            for buffer in vars(module).get("_buffers", {}).values():
+                if buffer is not None and _is_plain(self.torch, buffer):
+                    self._buffers.add(buffer.data_ptr())
 
     def _saved_name(self, kept):
         dtype = str(kept.tensor.dtype).removeprefix("torch.")
@@ -164,7 +189,7 @@ class RecomputeCheck:
             self._compare(run, tensors)
         else:
             calls = self._pending.setdefault(number, [])
-            if len(calls) < _PENDING_MAX:
+            if len(calls) <= _PENDING_MAX:
                 calls.append(run)
 
     def _in_backward(self):
@@ -190,6 +215,8 @@ class RecomputeCheck:
 
     def _compare(self, run, tensors):
         calls = self._pending.get(run.module, [])
+        if len(calls) > _PENDING_MAX:
+            calls = []
         alike = [
             call for call in calls
             if (call.random, call.versions) == (run.random, run.versions)
@@ -199,8 +226,7 @@ class RecomputeCheck:
             self.uncompared += 1
             return
         equal = next((call for call in alike if call.table == run.table), None)
-        forward = equal or alike[0]
-        calls.remove(forward)
+        forward = equal or alike[0]  # which stays: backward may come twice
         for i, tensor in enumerate(tensors):
             place = slice(i * digests.BYTES, (i + 1) * digests.BYTES)
             self.recomputed.add(forward.table[place], run.table[place],
@@ -239,6 +265,8 @@ def _places_of_state(torch, module):
     statistics of batch normalisation change in each call and decide nothing in training."""
     places = []
     for each in module.modules():
+        if isinstance(each, torch.jit.ScriptModule):
+            continue
         places.append((each, tuple(each._parameters), each._parameters))
         if each._buffers and not isinstance(each, torch.nn.modules.batchnorm._NormBase):
             places.append((each, tuple(each._buffers), each._buffers))
