@@ -10,8 +10,6 @@
  *   comparison.c        a rank that differs from itself
  *   ledger.c            the file of findings
  *   ledger_report.c     the ledgers of all ranks put together
- *   gate.c              may a checkpoint be published
- *   checkpoint_*.c      digests of a checkpoint: gathered, in a file, compared
  *   calls.c, delivery.c, reduction.c, transfer_sum.c: collectives (tocsin/communication.h, calls.h)
  *   checkpoint_*.c      digests of a checkpoint (tocsin/gate.h, checkpoint_digests.h)
  *   gate.c              may a checkpoint be published
