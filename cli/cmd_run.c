@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <tocsin/guard_report.h>
 
 #define POLL_MS  50
 #define NICENESS 10
@@ -32,6 +33,8 @@ typedef struct run_options {
     const char *guard_folder; /* NULL: the guard's own choice */
     unsigned guard_action;    /* index into guard_actions */
 } run_options;
+
+#define GUARD_FOLDER "tocsin-guard"
 
 static const char *const guard_actions[] = {"stop", "skip_update", "continue"};
 
@@ -123,10 +126,35 @@ static int final_exit_code(const run_options *options, int command_exit, int che
     return command_exit == 0 && is_failure ? check_exit : command_exit;
 }
 
+/* Did the guard stop the job? Its launcher may have turned the status of a rank into another. A
+ * folder without ledgers: no. */
+static int guard_exit_code(const run_options *options, double started)
+{
+    tocsin_guard_report *report = NULL;
+    const char *folder = options->guard_folder ? options->guard_folder : GUARD_FOLDER;
+    tocsin_error error;
+    tocsin_status status = tocsin_guard_report_read(folder, &report, &error);
+    if (status == TOCSIN_E_NOT_FOUND) {
+        return 0;
+    }
+    int exit_code =
+        status == TOCSIN_OK ? tocsin_guard_report_exit(report, started) : cli_fail(&error);
+    tocsin_guard_report_free(report);
+    return exit_code;
+}
+
+static double now(void)
+{
+    struct timespec moment;
+    clock_gettime(CLOCK_REALTIME, &moment);
+    return (double)moment.tv_sec + (double)moment.tv_nsec * 1e-9;
+}
+
 static int run_watched(const run_options *options, char *const *command)
 {
     static cli_recording recording;
     cli_checking checking = {.aloud = !options->recording.quiet};
+    double started = now();
     int result = prepare(options, command, &recording, &checking);
     if (result != CLI_HOLDS) {
         cli_checking_close(&checking);
@@ -147,7 +175,9 @@ static int run_watched(const run_options *options, char *const *command)
         check_exit = report(options, &checking);
     }
     cli_checking_close(&checking);
-    return final_exit_code(options, recording.job.exit_code, check_exit);
+    int command_exit = recording.job.exit_code;
+    int guard_exit = options->guard && command_exit != 0 ? guard_exit_code(options, started) : 0;
+    return final_exit_code(options, guard_exit != 0 ? guard_exit : command_exit, check_exit);
 }
 
 int cmd_run(int argc, char **argv)
@@ -175,7 +205,7 @@ int cmd_run(int argc, char **argv)
         {"guard", 0, CLI_FLAG, NULL, "guard weights and gradients, too: docs/guard.md", &run.guard},
         {"guard-action", 0, CLI_CHOICE, "stop|skip_update|continue",
          "what a finding of the guard leads to", &run.guard_action},
-        {"guard-folder", 0, CLI_TEXT, "DIR", "of its ledger (default: tocsin-guard)",
+        {"guard-folder", 0, CLI_TEXT, "DIR", "of its ledger (default: " GUARD_FOLDER ")",
          &run.guard_folder},
         {"force", 'f', CLI_FLAG, NULL, "replace a recording that exists", &run.recording.force},
         {"quiet", 'q', CLI_FLAG, NULL, "print the report and errors only", &run.recording.quiet},
@@ -190,7 +220,7 @@ int cmd_run(int argc, char **argv)
             "keeps.\n"
             "Only what the invariants need is recorded. A violation is printed when it happens;\n"
             "a report follows at the end. The exit status is that of the command, or 86 with\n"
-            "--fail-on-finding.",
+            "--fail-on-finding; of a job that the guard stopped 86 if ranks are named, else 87.",
         .example = "tocsin run -i inv.jsonl -- torchrun --nproc-per-node 2 train.py",
         .options = options,
         .option_count = sizeof options / sizeof options[0],

@@ -34,6 +34,11 @@ TOCSIN_API void tocsin_guard_report_free(tocsin_guard_report *report);
 TOCSIN_API size_t tocsin_guard_report_ledgers(const tocsin_guard_report *report);
 TOCSIN_API size_t tocsin_guard_report_findings(const tocsin_guard_report *report);
 
+/* What a job ended with that a finding stopped at `since` (seconds since 1970) or later:
+ * TOCSIN_GUARD_EXIT_NAMED if one of them names ranks, else TOCSIN_GUARD_EXIT_UNNAMED; 0: none did.
+ */
+TOCSIN_API int tocsin_guard_report_exit(const tocsin_guard_report *report, double since);
+
 /* As text or one JSON object, which ends in "\n" and a 0 and lives until _free. Errors: E_MEMORY,
  * E_LIMIT. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_report_text(tocsin_guard_report *report,

@@ -39,6 +39,20 @@ size_t tocsin_guard_report_findings(const tocsin_guard_report *report)
     return report->findings.count;
 }
 
+int tocsin_guard_report_exit(const tocsin_guard_report *report, double since)
+{
+    int exit_code = 0;
+    for (size_t i = 0; i < report->findings.count; ++i) {
+        const reported_finding *finding = &report->findings.items[i];
+        if (strcmp(finding->action, "stop") != 0 || finding->last_time < since)
+            continue;
+        if (finding->rank_count > 0)
+            return TOCSIN_GUARD_EXIT_NAMED;
+        exit_code = TOCSIN_GUARD_EXIT_UNNAMED;
+    }
+    return exit_code;
+}
+
 /* ---- one line ---------------------------------------------------------------------------------
  */
 
@@ -150,6 +164,9 @@ static bool add_finding(tocsin_guard_report *report, const ledger_line *line,
         id = (uint32_t)report->findings.count;
     }
     reported_finding *finding = &report->findings.items[id - 1];
+    double moment = 0.0;
+    tocsin_json_get_real(tocsin_json_get_member(line->value, "time"), &moment);
+    finding->last_time = moment > finding->last_time ? moment : finding->last_time;
     size_t reporters = finding->reporters.count;
     if (reporters > 0 && finding->reporters.items[reporters - 1] == report->rank)
         return true; /* said twice by one rank */

@@ -17,6 +17,7 @@ typedef struct reported_finding {
     const char *const *devices; /* of each rank, or "" */
     size_t rank_count;
     size_t order;                  /* of appearance */
+    double last_time;              /* seconds since 1970 */
     TOCSIN_VEC(int64_t) reporters; /* ranks that have it, ascending */
 } reported_finding;
 

@@ -91,14 +91,17 @@ def test_what_has_no_copy_is_said(four):
     assert "inner.weight" in parallel["uncovered"] and "outer.bias" not in parallel["uncovered"]
 
 
-@pytest.mark.parametrize("name, rank, step, tensor", [
-    ("weight_fault", 1, 2, "outer.weight"), ("state_fault", 2, 3, "inner.weight#exp_avg_sq"),
+@pytest.mark.parametrize("name, rank, step, tensor, index", [
+    ("weight_fault", 1, 2, "outer.weight", [0, 5]),
+    ("state_fault", 2, 3, "inner.weight#exp_avg_sq", [2, 1]),
 ])  # fmt: skip
-def test_one_of_three_replicas_is_named(three, name, rank, step, tensor):
+def test_one_of_three_replicas_is_named(three, name, rank, step, tensor, index):
     for seen in three[name]:
         finding = seen["finding"]
         assert (finding["check"], finding["ranks"], finding["step"]) == ("weights", [rank], step)
         assert finding["tensor"] == tensor and finding["suspect_window"] == [step, step]
+        word = finding["evidence"]["first"][0]["word"]
+        assert finding["index"] == index and word["set"] + word["cleared"] == 8
         assert len(finding["hosts"]) == len(finding["devices"]) == 1
         assert seen["code"] == 86
 

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import guard_program
+import pytest
 
 PROGRAM = [sys.executable, str(Path(guard_program.__file__)), "3"]
 
 
-def run(folder, names, *options, inject=""):
+def run(folder, names, *options, inject="", launcher=()):
     """(exit status, what each training printed, what was said, the ledger of rank 0)."""
-    command = [*PROGRAM, str(folder), *names]
+    command = [*launcher, *PROGRAM, str(folder), *names]
     if options:
         command = [os.environ["TOCSIN"], "run", "-q", "-o", str(folder / "run"), *options,
                    "--guard-folder", str(folder / "ledger"), "--", *command]  # fmt: skip
@@ -35,9 +36,15 @@ def test_a_guarded_script_computes_the_same_bits(tmp_path):
     assert [each["name"] for each in plain] == names and guarded == plain
 
 
-def test_a_damaged_replica_ends_the_job_by_name(tmp_path):
+# A launcher whose status is 1 whenever a rank fails, as torchrun's is.
+LAUNCHER = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode != 0)"
+
+
+@pytest.mark.parametrize("launcher", [[], [sys.executable, "-c", LAUNCHER]], ids=["", "launched"])
+def test_a_damaged_replica_ends_the_job_by_name(tmp_path, launcher):
     fault = "place=weight name=outer.weight step=3 rank=1 late=1"
-    status, seen, said, ledger = run(tmp_path, ["unaware"], "--guard", inject=fault)
+    status, seen, said, ledger = run(tmp_path, ["unaware"], "--guard", inject=fault,
+                                     launcher=launcher)  # fmt: skip
     assert status == 86 and seen == []
     assert "tocsin: guard: tensors of rank 1 differ" in said
     (finding,) = ledger

@@ -2,6 +2,7 @@
  * attributed, and only a persistent or repeated fault is a reason to replace a rank. */
 #include "trace_scratch.h"
 #include <base/base.h>
+#include <tocsin/guard.h>
 #include <tocsin/guard_report.h>
 
 #define HEADER "{\"format\":\"tocsin-guard-ledger\",\"version\":1}\n"
@@ -102,6 +103,22 @@ static void test_replacing(void **state)
     tocsin_guard_report_free(report);
 }
 
+static void test_exit(void **state)
+{
+    (void)state;
+    tocsin_guard_report *report;
+    write_ledger("rank-0.jsonl", HEADER FINDING("peer", "7", "unattributable", "", ""));
+    report = read_report();
+    assert_int_equal(tocsin_guard_report_exit(report, 1.5), TOCSIN_GUARD_EXIT_UNNAMED);
+    assert_int_equal(tocsin_guard_report_exit(report, 1.75), 0);
+    tocsin_guard_report_free(report);
+    write_ledger("rank-1.jsonl", HEADER FINDING("weights", "7", "transient", "1", "\"a\""));
+    report = read_report();
+    assert_int_equal(tocsin_guard_report_exit(report, 1.0), TOCSIN_GUARD_EXIT_NAMED);
+    assert_int_equal(tocsin_guard_report_exit(report, 2.0), 0);
+    tocsin_guard_report_free(report);
+}
+
 static void test_damage(void **state)
 {
     (void)state;
@@ -132,6 +149,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_merging, enter, leave),
         cmocka_unit_test_setup_teardown(test_replacing, enter, leave),
         cmocka_unit_test_setup_teardown(test_damage, enter, leave),
+        cmocka_unit_test_setup_teardown(test_exit, enter, leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,11 +300,36 @@ static PyObject *scan_gradients(PyObject *module, PyObject *arguments)
     return result;
 }
 
+/* digest_locate(before, after, words) -> (word, delta, set, cleared): the one word in which tensors
+ * of as many words with these digests (24 bytes each) differ; None: there is no such word. */
+static PyObject *digest_locate(PyObject *module, PyObject *arguments)
+{
+    const char *before, *after;
+    Py_ssize_t before_bytes, after_bytes;
+    unsigned long long words;
+    tocsin_digest digests[2];
+    tocsin_word_change change;
+    (void)module;
+    if (!PyArg_ParseTuple(arguments, "y#y#K:digest_locate", &before, &before_bytes, &after,
+                          &after_bytes, &words))
+        return NULL;
+    if (before_bytes != (Py_ssize_t)sizeof digests[0] || after_bytes != before_bytes)
+        return PyErr_Format(PyExc_ValueError, "a digest has %zu bytes", sizeof digests[0]);
+    memcpy(&digests[0], before, sizeof digests[0]);
+    memcpy(&digests[1], after, sizeof digests[1]);
+    if (!tocsin_digest_locate(digests[0], digests[1], words, &change))
+        Py_RETURN_NONE;
+    return Py_BuildValue("KLII", (unsigned long long)change.word, (long long)change.delta,
+                         (unsigned int)change.set, (unsigned int)change.cleared);
+}
+
 int tocsin_multi_digest_module_exec(PyObject *module)
 {
     static PyMethodDef functions[] = {
         {"digest_tensors", digest_tensors, METH_O,
          PyDoc_STR("digest_tensors(tensors) -> bytes, 24 of each")},
+        {"digest_locate", digest_locate, METH_VARARGS,
+         PyDoc_STR("digest_locate(before, after, words) -> (word, delta, set, cleared) or None")},
         {"scan_gradients", scan_gradients, METH_VARARGS,
          PyDoc_STR("scan_gradients(tensors, ranks) -> (digests, sum of squares, bad)")},
         {NULL, NULL, 0, NULL}};

@@ -208,7 +208,7 @@ class GradientCheck:
         if finding is not None and finding.get("tensor"):
             shape = next(s for name, s in zip(names, shapes) if name == finding["tensor"])
             if len(finding.get("index", [])) == 1:
-                finding["index"] = _unravel(finding["index"][0], shape)
+                finding["index"] = unravel(finding["index"][0], shape)
         return verdict, finding
 
     def reset(self):
@@ -231,7 +231,8 @@ def _norm_of(squares, bad):
     return math.inf if any(inf for _, _, inf, _, _ in bad) else math.sqrt(squares)
 
 
-def _unravel(flat, shape):
+def unravel(flat, shape):
+    """The index of an element by its number in row-major order."""
     index = []
     for size in reversed(shape):
         flat, last = divmod(flat, size)

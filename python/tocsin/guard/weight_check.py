@@ -10,11 +10,13 @@ replicas. The digests themselves travel when these differ.
 """
 
 import hashlib
+import math
+import struct
 import sys
 
 from tocsin import _core
 from tocsin.guard import digests
-from tocsin.guard.gradient_check import averaged_parameters, find_ddp
+from tocsin.guard.gradient_check import averaged_parameters, find_ddp, unravel
 
 _SETS_MAX = 8  # sets of replicas that a rank is in
 _HASH = 16
@@ -129,12 +131,16 @@ class WeightCheck:
         rows = exchange.gather(row.ljust(_SETS_MAX * _ROW, b"\0"))
         if _agree(rows):
             return []
-        mine = {",".join(map(str, copies.ranks)): [copies.names, copies.table.hex()]
-                for copies in sets}  # fmt: skip
+        mine = {
+            ",".join(map(str, copies.ranks)):
+                [copies.names, copies.table.hex(),
+                 [[list(each.shape), each.element_size()] for each in copies.tensors]]
+            for copies in sets
+        }  # fmt: skip
         return self._vote(exchange.gather_objects(mine), step)
 
     def _vote(self, tables, step):
-        """tables[rank]: {ranks: [names, digests]}."""
+        """tables[rank]: {ranks: [names, digests, shapes]}."""
         findings = []
         for key in sorted({key for table in tables for key in table}):
             ranks = [int(rank) for rank in key.split(",")]
@@ -146,17 +152,18 @@ class WeightCheck:
                 names=names, ranks=ranks, named=self.guard.named_before("weights"), check="weights",
             )  # fmt: skip
             if finding is not None:
-                findings.append(finding)
+                layouts = dict(zip(tables[ranks[0]][key][0], tables[ranks[0]][key][2]))
+                findings.append(_located(finding, layouts))
         return findings
 
     def _shared(self, tables):
         """The names that all replicas have, and the digests of each."""
         width = digests.BYTES
-        everywhere = set.intersection(*(set(names) for names, _ in tables))
-        self._unshared.update(set().union(*(names for names, _ in tables)) - everywhere)
+        everywhere = set.intersection(*(set(names) for names, *_ in tables))
+        self._unshared.update(set().union(*(names for names, *_ in tables)) - everywhere)
         kept = [name for name in tables[0][0] if name in everywhere]
         rows = []
-        for names, text in tables:
+        for names, text, _ in tables:
             table = bytes.fromhex(text)
             place = {name: i * width for i, name in enumerate(names)}
             rows.append(b"".join(table[place[name] : place[name] + width] for name in kept))
@@ -164,6 +171,24 @@ class WeightCheck:
 
     def close(self):
         self.voted = []
+
+
+def _located(finding, layouts):
+    """With the one element in which the first tensor differs, if it is one, and its bits."""
+    first = finding["evidence"].get("first", [])
+    if not first or first[0]["tensor"] not in layouts:
+        return finding
+    most, unlike = (bytes.fromhex(first[0][key]) for key in ("most", "unlike"))
+    most, unlike = (struct.pack("=3Q", *struct.unpack(">3Q", each)) for each in (most, unlike))
+    shape, size = layouts[first[0]["tensor"]]
+    words = max(size // 4, 1)  # of an element
+    found = _core.digest_locate(most, unlike, math.prod(shape) * words)
+    if found is not None:
+        word, delta, set_bits, cleared = found
+        finding["index"] = unravel(word // words, shape)
+        first[0]["word"] = {"in_element": word % words, "delta": delta, "set": set_bits,
+                            "cleared": cleared}  # fmt: skip
+    return finding
 
 
 def _agree(rows):
