@@ -1,6 +1,7 @@
 """The gate on real ranks: what did not pass is not published, what is published verifies, also
 resharded, and what happens to it later is found and named."""
 
+import collections
 import contextlib
 import io
 import json
@@ -331,6 +332,44 @@ def test_values_are_told_apart():
     collision = [piece.name for piece in
                  checkpoint_contents.pieces_of_state({"a": {"b": 1}, "a.b": 2})]  # fmt: skip
     assert collision == [".", "a", "a.b", "a.b#2"]
+
+
+class Own(torch.Tensor):
+    pass
+
+
+Pair = collections.namedtuple("Pair", "a b")
+
+
+def test_what_is_accepted_can_be_read_back(tmp_path):
+    state = {
+        "optimizer": torch.optim.AdamW([torch.nn.Parameter(torch.ones(2))]).state_dict(),
+        "scaler": torch.amp.GradScaler("cpu").state_dict(),
+        "containers": [collections.OrderedDict(a=1), collections.Counter("aab"), (1, {2: None}),
+                       torch.Size([1, 2]), {(1, 2), 3}],
+        "leaves": [b"1", bytearray(b"2"), 1j, torch.bfloat16, torch.device("cpu"), torch.strided,
+                   float("nan"), 1 << 80, "\ud800"],
+        "tensors": [torch.nn.Parameter(torch.ones(2)), torch.eye(2).to_sparse(),
+                    torch.eye(2).to_sparse_csr(), torch.ones(2, dtype=torch.complex64).conj(),
+                    torch.ones(2).to(torch.float8_e4m3fn), torch.ones(2, dtype=torch.uint16),
+                    torch.ones(1).expand(4), torch.empty(0, 3), torch.get_rng_state()],
+    }  # fmt: skip
+    before, after = checkpoint_contents.Digests(), checkpoint_contents.Digests()
+    torch.save(state, tmp_path / "state.pt")
+    written = checkpoint_contents.load_file(tmp_path / "state.pt")
+    for digests, content in ((before, state), (after, written)):
+        for piece in checkpoint_contents.pieces_of_state(content):
+            digests.add(piece)
+    assert before.differences(after) == []
+
+
+@pytest.mark.parametrize("value", [
+    collections.defaultdict(int), Pair(1, 2), frozenset([1]), collections.deque(), range(3),
+    torch.channels_last, torch.ones(2).as_subclass(Own), torch.eye(2).to_sparse_csc(),
+])  # fmt: skip
+def test_what_could_not_be_read_back_is_refused(value):
+    with pytest.raises(ValueError, match="state.v"):
+        list(checkpoint_contents.pieces_of_state({"state": {"v": value}}))
 
 
 def test_sparse_and_deep_states():

@@ -6,6 +6,7 @@ No code of a file's runs: tensors and values are read with weights_only, a folde
 unpickler that knows nothing but the records in it.
 """
 
+import collections
 import dataclasses
 import io
 import json
@@ -85,26 +86,30 @@ def _dense(tensor):
 # ---- values ---------------------------------------------------------------------------------
 
 
+_DICTS = (dict, collections.OrderedDict, collections.Counter)
+
+
 def _tagged(value, name, depth=0):
-    """A value as what json can write, types told apart."""
+    """A value as what json can write, types told apart. No type but those that torch.load reads
+    with weights_only: a checkpoint that could not be read back would look damaged."""
     torch = _torch()
     if depth > DEPTH_MAX:
         raise Unreadable(f"{name}: more than {DEPTH_MAX} containers in each other")
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if isinstance(value, dict):
+    if type(value) in _DICTS:
         return {"dict": [[_tagged(key, name, depth + 1), _tagged(item, name, depth + 1)]
                          for key, item in value.items()]}  # fmt: skip
-    if isinstance(value, (list, tuple)):
-        kind = "list" if isinstance(value, list) else "tuple"
+    if type(value) in (list, tuple, torch.Size):
+        kind = "list" if type(value) is list else "tuple"
         return {kind: [_tagged(item, name, depth + 1) for item in value]}
-    if isinstance(value, (set, frozenset)):
+    if type(value) is set:
         return {"set": sorted(json.dumps(_tagged(item, name, depth + 1)) for item in value)}
-    if isinstance(value, (bytes, bytearray)):
+    if type(value) in (bytes, bytearray):
         return {"bytes": bytes(value).hex()}
-    if isinstance(value, complex):
+    if type(value) is complex:
         return {"complex": [value.real, value.imag]}
-    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+    if type(value) in (torch.dtype, torch.device, torch.layout):
         return {"torch": str(value)}
     raise Unreadable(
         f"{name} is a {type(value).__name__}, which cannot be read back without running code of "
@@ -137,7 +142,7 @@ def _walk(value, path, depth):
         raise Unreadable(f"{path}: more than {DEPTH_MAX} containers in each other")
     if isinstance(value, torch.Tensor):
         yield from _tensors(value, path)
-    elif isinstance(value, dict):
+    elif type(value) in _DICTS:
         yield path, None, canonical({"keys": list(value)}, path)
         for key, item in value.items():
             yield from _walk(item, f"{path}.{key}" if path else str(key), depth + 1)
@@ -147,6 +152,15 @@ def _walk(value, path, depth):
             yield from _walk(item, f"{path}.{index}" if path else str(index), depth + 1)
     else:
         yield path, None, canonical(value, path)
+
+
+def check_dense(tensor, name):
+    """Refuse a tensor that could not be read back, or has no digest."""
+    torch = _torch()
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        canonical(tensor, name)  # which refuses it
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+        raise Unreadable(f"{name}: tensors of this kind ({tensor.layout}) have no digest here")
 
 
 def _tensors(tensor, path):
@@ -161,9 +175,8 @@ def _tensors(tensor, path):
         yield f"{path}#rows", tensor.crow_indices(), ""
         yield f"{path}#columns", tensor.col_indices(), ""
         yield f"{path}#values", tensor.values(), ""
-    elif tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise Unreadable(f"{path}: tensors of this kind ({tensor.layout}) have no digest yet")
     else:
+        check_dense(tensor, path)
         yield path, tensor, ""
         return
     yield path, None, canonical([str(tensor.layout), *tensor.shape], path)
@@ -178,8 +191,8 @@ def _load(file, where, **options):
     except FileNotFoundError:
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [repr(error)])[0]
-        raise Unreadable(f"{where}: {reason}") from error
+        text = str(error).rpartition("WeightsUnpickler error: ")[2] or repr(error)
+        raise Unreadable(f"{where}: {text.strip().splitlines()[0]}") from error
 
 
 def load_file(path, mapped=True):

@@ -379,6 +379,7 @@ def _live(guard, state):
             live[name, ()] = _Live(name, False, None, contents.Piece(name, value=value))
             continue
         tensor = planner.resolve_data(item)
+        contents.check_dense(tensor, name)
         offset = tuple(item.index.offset)
         digest = voted.get(_memory(tensor))
         label = name if tensor.shape == item.tensor_data.size else f"{name}@{list(offset)}"
