@@ -3,15 +3,18 @@ depend on; a rank that computes wrongly is named, and no other one."""
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
 
 import guard_replay_program
+import numpy
 import pytest
 import torch
 
 from tocsin import determinism
+from tocsin.guard import replay_session, replay_work
 
 PROGRAM = Path(guard_replay_program.__file__)
 
@@ -20,8 +23,9 @@ HEALTHY = ("dropout deterministic recomputed accumulated accumulated_determinist
            "batch_norm batch_norm_of_each_rank spectral_norm spectral_norm_of_each_rank "
            "compiled").split()  # fmt: skip
 UNUSUAL = "not_wrapped one_backward compiled_for_shapes".split()
-FAULTS = ("persistent transient transient_of_the_replayer backward_persistent gradient_once "
-          "does_not_repeat not_finite_by_data not_finite_by_a_device").split()  # fmt: skip
+FAULTS = ("persistent two_hosts transient transient_of_the_replayer backward_persistent "
+          "gradient_once does_not_repeat not_finite_by_data "
+          "not_finite_by_a_device").split()  # fmt: skip
 BATCHES = "wrong_batch wrong_batch_elsewhere no_batch".split()
 REST = "before_a_save nothing_yet obstacles".split()
 
@@ -94,6 +98,13 @@ def test_who_computed_another_loss_is_named(four, name, rank, step, cause):
     assert (finding["check"], finding["ranks"], finding["step"]) == ("replay", [rank], step)
     assert finding["cause"] == cause and ranks[0]["code"] == 86
     assert "loss of rank" in finding["text"] and finding["evidence"]["compared"] == "loss"
+
+
+def test_a_rank_of_the_other_host_replays(four):
+    finding = one(four["two_hosts"])
+    assert (finding["ranks"], finding["hosts"]) == ([2], ["node1"])
+    first = [(run["owner"], run["executor"]) for run in finding["evidence"]["told"][4:8]]
+    assert sorted(first) == [(0, 2), (1, 3), (2, 0), (3, 1)]
 
 
 def test_the_window_begins_after_the_last_replay_that_passed(four):
@@ -172,6 +183,43 @@ def test_two_ranks_detect_and_name_nobody(tmp_path):
 def test_neighbours_are_both_named(tmp_path):
     finding = one(trained(5, tmp_path, ["neighbours"])["neighbours"])
     assert (finding["ranks"], finding["cause"]) == ([1, 2], "persistent")
+
+
+def test_generators_travel_as_text():
+    random.gauss(0, 1)  # one more is kept for the next call
+    numpy.random.randn()
+    device = torch.device("cpu")
+    states = replay_work.generator_states(device)
+    text = json.dumps(replay_work.states_as_json(states))
+
+    def draws():
+        return [random.gauss(0, 1), random.random(), numpy.random.randn(), numpy.random.rand(),
+                torch.randn(3).tolist()]  # fmt: skip
+
+    expected = draws()
+    assert len(text) < 16000 and draws() != expected
+    replay_work.set_generator_states(replay_work.states_from_json(json.loads(text)), device)
+    assert draws() == expected
+
+
+def test_a_batch_is_all_that_it_holds():
+    digest = replay_work.batch_digest
+    x = torch.arange(6.0)
+    batch = {"x": x, "rest": (numpy.arange(3), "a", 1)}
+    assert digest(batch) == digest({"x": x.clone(), "rest": (numpy.arange(3), "a", 1)})
+    others = [
+        {"y": x, "rest": batch["rest"]}, {"x": x.reshape(2, 3), "rest": batch["rest"]},
+        {"x": x.double(), "rest": batch["rest"]}, {"x": x.flip(0), "rest": batch["rest"]},
+        {"x": x, "rest": (numpy.arange(1, 4), "a", 1)}, {"x": x, "rest": (numpy.arange(3), "b", 1)},
+        {"x": x, "rest": (numpy.arange(3), "a", 2)}, [x], None,
+    ]  # fmt: skip
+    assert len({digest(each) for each in [batch, *others]}) == 1 + len(others)
+
+
+def test_nobody_waits_for_two_runs_of_another():
+    requests = [(0, 0, 1), (0, 0, 2), (0, 2, 0), (1, 2, 0), (3, 1, 0)]
+    waves = replay_session._waves(requests)
+    assert waves == [[(0, 0, 1), (0, 2, 0), (3, 1, 0)], [(0, 0, 2), (1, 2, 0)]]
 
 
 def test_algorithms_are_chosen_for_a_while():

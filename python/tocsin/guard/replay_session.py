@@ -15,6 +15,17 @@ NONFINITE = 1  # TOCSIN_GUARD_RUN_NONFINITE
 _RUN = struct.Struct("=IIII24s")  # tocsin_guard_run
 
 
+def _waves(requests):
+    """In parts in which each executor has one run: nobody waits for longer than a step takes."""
+    waves, counts = [], {}
+    for request in requests:
+        number = counts[request[1]] = counts.get(request[1], -1) + 1
+        if number == len(waves):
+            waves.append([])
+        waves[number].append(request)
+    return waves
+
+
 class Session:
     """check: a ReplayCheck; works: of this rank in that step; finiteness: compared is only whether
     loss and gradients are finite; own: this rank's outcome, where it is not what its works hold;
@@ -37,6 +48,8 @@ class Session:
         })  # fmt: skip
         if not finiteness and any(work["mixed"] for row in self.rows for work in row["works"]):
             self.gradients = False
+        states = json.dumps([replay_work.states_as_json(work.generators) for work in works])
+        self._states = self.guard.exchange.gather_bytes(states.encode())  # few are looked at
         self._own = self._recorded() if own is None else own
         self._kept = {(self.guard.rank, 0): self._own}  # (owner, attempt) -> outcome, of this rank
         self._find_obstacle()
@@ -117,12 +130,13 @@ class Session:
     def _works_of(self, owner):
         """A rank's works as this rank computes them. Autocast is its own: all run one program."""
         works = []
+        states = json.loads(self._states[owner])
         for micro, row in enumerate(self.rows[owner]["works"]):
             work = self.check.worker.begin()
             if self._works:
                 mine = self._works[min(micro, len(self._works) - 1)]
                 work.autocast, work.seed_autocast = mine.autocast, mine.seed_autocast
-            work.generators = replay_work.states_from_json(row["generators"])
+            work.generators = replay_work.states_from_json(states[micro])
             work.seed = replay_work.from_bits(row["seed"])
             works.append(work)
         return works
@@ -197,7 +211,8 @@ class Session:
             requests = _core.guard_replay_requests(rows, self.ranks)
             if not requests:
                 return self._judge(rows, runs)
-            runs = runs + self.run(requests)
+            for wave in _waves(requests):
+                runs = runs + self.run(wave)
         return self.finding
 
     def _rows(self, runs):

@@ -6,6 +6,7 @@ the module that DistributedDataParallel wraps: nothing is sent, no `.grad` and n
 parameter's accumulation is touched, and generators and buffers are put back.
 """
 
+import array
 import base64
 import contextlib
 import ctypes
@@ -150,23 +151,34 @@ def set_generator_states(states, device):
         numpy_random.set_state(states["numpy"])
 
 
+def _words(words):
+    return base64.b85encode(array.array("I", words).tobytes()).decode()
+
+
+def _from_words(text):
+    return array.array("I", base64.b85decode(text))
+
+
 def states_as_json(states):
-    packed = {"torch": bits(states["torch"]), "python": states["python"]}
+    version, words, gauss = states["python"]
+    packed = {"torch": bits(states["torch"]), "python": [version, _words(words), gauss]}
     if "device" in states:
         packed["device"] = bits(states["device"])
     if "numpy" in states:
         kind, key, *rest = states["numpy"]
-        packed["numpy"] = [kind, key.tolist(), *rest]
+        packed["numpy"] = [kind, _words(key.tolist()), *rest]
     return packed
 
 
 def states_from_json(packed):
     version, words, gauss = packed["python"]
-    states = {"torch": from_bits(packed["torch"]), "python": (version, tuple(words), gauss)}
+    states = {"torch": from_bits(packed["torch"]),
+              "python": (version, tuple(_from_words(words)), gauss)}  # fmt: skip
     if "device" in packed:
         states["device"] = from_bits(packed["device"])
     if "numpy" in packed:
-        states["numpy"] = tuple(packed["numpy"])
+        kind, words, *rest = packed["numpy"]
+        states["numpy"] = (kind, _from_words(words), *rest)
     return states
 
 
@@ -322,10 +334,9 @@ class Work:
         self.buffers = digest(self.snapshot).hex()
 
     def row(self):
-        """What another rank needs."""
-        return {"generators": states_as_json(self.generators), "batch": self.batch,
-                "buffers": self.buffers, "follows": self.follows, "seed": bits(self.seed),
-                "mixed": self.mixed}  # fmt: skip
+        """What another rank needs, but for the generators."""
+        return {"batch": self.batch, "buffers": self.buffers, "follows": self.follows,
+                "seed": bits(self.seed), "mixed": self.mixed}  # fmt: skip
 
 
 def gradient_digests(work, count):
