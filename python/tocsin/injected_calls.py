@@ -26,7 +26,6 @@ METHODS = {
     "all_to_all_single": ("all_to_all_single", 1, 0),
     "alltoall_base": ("all_to_all_single", 1, 0),
     "send": ("send", 0, None),
-    "recv": ("recv", None, 0),
 }
 COLLECTIVES = tuple(dict.fromkeys(name for name, _, _ in METHODS.values()))
 BYTE_PATTERNS = ("bit", "warp", "tile", "sign", "stuck")  # that make sense in a file
@@ -96,9 +95,9 @@ def _collective(original, method):
         args = list(args)
         for injection in faults:
             contributes = name != "broadcast" or _is_root(self, args)
-            if not injection.fault.late and given is not None and contributes:
+            if not injection.fault.late and contributes:
                 if name != "all_reduce":  # there the result takes its place
-                    args[given] = injection.copied(args[given])
+                    args[given] = injection.held = injection.copied(args[given])
                 injection.strike(args[given], "input", "collective", name)
         work = original(self, *args, **kwargs)
         for injection in faults:

@@ -186,6 +186,7 @@ class Injection:
     def __init__(self, fault):
         self.fault = fault
         self.done = []
+        self.held = None  # a changed copy that may be on its way
         self._handles = []
         self._step_done = 0  # the last one in which it was put in
         self._bound = False
