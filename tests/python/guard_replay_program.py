@@ -244,6 +244,22 @@ def spectral_norm_of_each_rank():
     return compared(make, points_loss, points, {"broadcast_buffers": False, "init_sync": False})
 
 
+class Counting(Norm):
+    """What it computes depends on how often it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x) / self.calls
+
+
+def counting():
+    return compared(Counting, points_loss, points, accumulate=2)
+
+
 def compiled():
     def make():
         return torch.compile(Norm(), backend="eager")

@@ -21,7 +21,7 @@ PROGRAM = Path(guard_replay_program.__file__)
 HEALTHY = ("dropout deterministic recomputed accumulated accumulated_deterministic "
            "accumulated_with_messages autocast_inside autocast_outside scaled in_buckets "
            "batch_norm batch_norm_of_each_rank spectral_norm spectral_norm_of_each_rank "
-           "compiled").split()  # fmt: skip
+           "counting compiled").split()  # fmt: skip
 UNUSUAL = "not_wrapped one_backward compiled_for_shapes".split()
 FAULTS = ("persistent two_hosts transient transient_of_the_replayer backward_persistent "
           "gradient_once does_not_repeat not_finite_by_data "

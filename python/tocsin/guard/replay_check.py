@@ -146,7 +146,7 @@ class ReplayCheck:
             model = self.guard.model
             work.batch = replay_work.batch_digest(batch)
             work.follows = replay_work.is_wrapped(model) and model.will_sync_module_buffers()
-            work.take_buffers(self.worker.module)
+            work.take_state(self.worker.module)
         return work
 
     def _computed(self, work, result):
@@ -188,7 +188,7 @@ class ReplayCheck:
         self._leave_modes()
         works = self._trained()
         for work in works:
-            work.snapshot = None
+            work.snapshot = work.attributes = None
             work.gradients = {}
         if works:
             self._last = (self.guard.step_number, works)
@@ -218,7 +218,7 @@ class ReplayCheck:
                 stack.enter_context(determinism.algorithms())
             for work in works:
                 work.follows = work.mixed = False
-                work.take_buffers(self.worker.module)
+                work.take_state(self.worker.module)
             outcome, error = self.attempt(step, self.guard.rank, works)
             for work, batch in zip(works, outcome.batches, strict=False):
                 work.batch = batch
@@ -232,7 +232,7 @@ class ReplayCheck:
             return None
         works = [dataclasses.replace(work, follows=False) for work in works]
         for work in works:
-            work.take_buffers(self.worker.module)
+            work.take_state(self.worker.module)
         session = Session(self, step, works, finiteness=True)
         if session.finding is not None or not session.rows[rank]["works"]:
             return None

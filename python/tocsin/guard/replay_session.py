@@ -128,7 +128,8 @@ class Session:
         return found
 
     def _works_of(self, owner):
-        """A rank's works as this rank computes them. Autocast is its own: all run one program."""
+        """A rank's works as this rank computes them. Autocast and the attributes of modules are its
+        own: all run one program."""
         works = []
         states = json.loads(self._states[owner])
         for micro, row in enumerate(self.rows[owner]["works"]):
@@ -136,6 +137,7 @@ class Session:
             if self._works:
                 mine = self._works[min(micro, len(self._works) - 1)]
                 work.autocast, work.seed_autocast = mine.autocast, mine.seed_autocast
+                work.attributes = mine.attributes
             work.generators = replay_work.states_from_json(states[micro])
             work.seed = replay_work.from_bits(row["seed"])
             works.append(work)

@@ -24,6 +24,7 @@ from tocsin.guard import digests
 BYTES = digests.BYTES
 _ABSENT = b"\xff" * BYTES  # a parameter without a gradient
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
+_COUNTED = (bool, int, float)  # attributes of modules that a forward pass may read and change
 
 
 # ---- digests ------------------------------------------------------------------------------------
@@ -244,10 +245,24 @@ def write_buffers(module, values):
         _write(buffer, value)
 
 
+def plain_attributes(module):
+    """Counters, rates and modes of each module, such as `training`."""
+    return [{name: value for name, value in vars(each).items() if type(value) in _COUNTED}
+            for each in module.modules()]  # fmt: skip
+
+
+def set_plain_attributes(module, attributes):
+    for each, kept in zip(module.modules(), attributes, strict=True):
+        for name, value in kept.items():
+            if vars(each).get(name) is not value:
+                vars(each)[name] = value
+
+
 @contextlib.contextmanager
 def undisturbed(module, device):
-    """Put generators and buffers back, whatever is computed in between; nothing is recorded."""
-    states = generator_states(device)
+    """Put generators, buffers and plain attributes back, whatever is computed in between; nothing
+    is recorded."""
+    states, attributes = generator_states(device), plain_attributes(module)
     kept = [
         (each, name, buffer, buffer.clone())
         for each in module.modules()
@@ -261,6 +276,7 @@ def undisturbed(module, device):
         for each, name, buffer, value in kept:
             _write(buffer, value)
             each._buffers[name] = buffer
+        set_plain_attributes(module, attributes)
         set_generator_states(states, device)
         _core.release(held)
 
@@ -323,13 +339,15 @@ class Work:
     buffers: str = ""  # digest of those that a forward may read
     follows: bool = False  # it began with rank 0's buffers
     snapshot: list | None = None  # of those buffers
+    attributes: list | None = None  # plain ones of all modules
     loss: torch.Tensor | None = None
     seed: torch.Tensor | None = None  # the gradient that backward began with; None: no backward
     seed_autocast: list = dataclasses.field(default_factory=list)
     gradients: dict = dataclasses.field(default_factory=dict)  # number of the parameter -> digest
     mixed: bool = False  # its gradients cannot be told from another's
 
-    def take_buffers(self, module):
+    def take_state(self, module):
+        self.attributes = plain_attributes(module)
         self.snapshot = [buffer.clone() for buffer in influential_buffers(module)]
         self.buffers = digest(self.snapshot).hex()
 
@@ -423,6 +441,8 @@ class Worker:
         """Add what a work gives to the outcome. work: its generators, seed, autocast."""
         torch.clear_autocast_cache()  # no weight that was cast before
         set_generator_states(work.generators, self.device)
+        if work.attributes is not None:
+            set_plain_attributes(self.module, work.attributes)
         with torch.enable_grad():
             with unsynchronised(self.model), autocast_as(work.autocast):
                 loss = loss_of(self.loss_function(self.model, batch))
