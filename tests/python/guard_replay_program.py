@@ -2,8 +2,10 @@
 each as ranks of one job and prints one JSON line each: what every rank saw."""
 
 import contextlib
+import json
 import os
 import random
+import signal
 import sys
 import tempfile
 from collections import namedtuple
@@ -475,6 +477,20 @@ def before_a_save():
     _, guard = train(model, gpt_loss, gpt_batch, steps=3, each_step=each_step,
                      fault=_spoiled(lambda guard: _is(2) and guard.step_number >= 3))  # fmt: skip
     return {"found": found[0], "replay": guard.findings}
+
+
+def killed():
+    """A rank dies while it replays: what the others do, each in a line of its own."""
+    def fault(model, guard):
+        def called(module, args):
+            if guard.replaying and _is(2):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        model.module.register_forward_pre_hook(called)
+
+    seen = alarm(fault)
+    print(json.dumps({"rank": dist.get_rank(), **seen}), flush=True)
+    os._exit(seen["code"])
 
 
 def nothing_yet():

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tocsin import determinism
-from tocsin.guard import replay_session, replay_work
+from tocsin.guard import replay_check, replay_session, replay_work
 
 PROGRAM = Path(guard_replay_program.__file__)
 
@@ -30,12 +30,16 @@ BATCHES = "wrong_batch wrong_batch_elsewhere no_batch".split()
 REST = "before_a_save nothing_yet obstacles".split()
 
 
-def trained(ranks, folder, names):
-    """What the ranks saw, by name of the training; rank 0's, if all saw the same."""
-    done = subprocess.run(
+def run(ranks, folder, names):
+    return subprocess.run(
         [sys.executable, str(PROGRAM), str(ranks), str(folder), *names], capture_output=True,
         text=True, timeout=240, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
+
+
+def trained(ranks, folder, names):
+    """What the ranks saw, by name of the training."""
+    done = run(ranks, folder, names)
     assert done.returncode == 0, done.stderr
     seen = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [each["name"] for each in seen] == list(names), done.stderr
@@ -185,6 +189,18 @@ def test_neighbours_are_both_named(tmp_path):
     assert (finding["ranks"], finding["cause"]) == ([1, 2], "persistent")
 
 
+def test_a_rank_that_dies_in_a_replay_is_missed(tmp_path):
+    done = run(3, tmp_path, ["killed"])
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert sorted(each["rank"] for each in said) == [0, 1] and done.returncode == 87, done.stderr
+    for each in said:
+        finding = each["finding"]
+        assert (finding["check"], finding["ranks"], finding["step"]) == ("peer", [], 2)
+        assert each["modes"] == [False, True]
+        (ledger,) = tmp_path.glob(f"*/rank-{each['rank']}.jsonl")
+        assert json.loads(ledger.read_text().splitlines()[-1]) == finding
+
+
 def test_generators_travel_as_text():
     random.gauss(0, 1)  # one more is kept for the next call
     numpy.random.randn()
@@ -214,6 +230,13 @@ def test_a_batch_is_all_that_it_holds():
         {"x": x, "rest": (numpy.arange(3), "a", 2)}, [x], None,
     ]  # fmt: skip
     assert len({digest(each) for each in [batch, *others]}) == 1 + len(others)
+
+
+def test_who_wants_the_number_of_the_micro_batch():
+    wanted = [lambda step, rank, micro: 0, lambda step, rank, micro_batch=0: 0, lambda *args: 0]
+    own = [lambda step, rank: 0, lambda step, rank, data=(): 0, lambda step, rank, *, micro=0: 0]
+    assert all(map(replay_check._takes_micro, wanted))
+    assert not any(map(replay_check._takes_micro, own))
 
 
 def test_nobody_waits_for_two_runs_of_another():

@@ -23,12 +23,16 @@ _REPLICAS_TO_NAME = 3
 
 
 def _takes_micro(rebuild_batch):
-    """Does it want the number of the micro-batch, too?"""
+    """Does it want the number of the micro-batch, too? An option of another name is its own."""
     try:
-        inspect.signature(rebuild_batch).bind(0, 0, 0)
-    except (TypeError, ValueError):
+        parameters = list(inspect.signature(rebuild_batch).parameters.values())
+    except ValueError:
         return False
-    return True
+    positional = [each for each in parameters
+                  if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]  # fmt: skip
+    if len(positional) < 3:
+        return any(each.kind == each.VAR_POSITIONAL for each in parameters)
+    return positional[2].default is inspect.Parameter.empty or "micro" in positional[2].name
 
 
 def _ranks_per_host(places):
@@ -43,7 +47,7 @@ def _obstacle(model, ranks):
         return "what is compiled holds DistributedDataParallel: wrap the compiled model instead"
     if replay_work.is_wrapped(model) and model._compiled_call_impl is not None:
         return "DistributedDataParallel is compiled: compile what it wraps instead"
-    if getattr(model, "mixed_precision", None) is not None:
+    if replay_work.is_wrapped(model) and model.mixed_precision is not None:
         return "DistributedDataParallel's own mixed precision casts parameters on the way"
     for module in model.modules():
         if isinstance(module, torch.nn.SyncBatchNorm):
@@ -103,8 +107,8 @@ class ReplayCheck:
             self._print(limit)
 
     def shapes(self):
-        """Two of those that batches had, if it matters."""
-        return sorted(self._shapes)[:2]
+        """One or two that batches had, if it matters."""
+        return sorted(self._shapes)
 
     def _choose_offset(self, offset):
         if self.coverage == "none":
@@ -129,7 +133,7 @@ class ReplayCheck:
         if due and self.guard.deterministic and self._watch is None:
             self._modes.enter_context(determinism.algorithms())
             self._watch = GradientWatch(self.worker.parameters.values())
-        if self._compiled:
+        if self._compiled and len(self._shapes) < 2:
             self._shapes.add(replay_work.batch_shapes(batch))
         work = self._begin(batch, due)
         try:
