@@ -126,7 +126,7 @@ def train(model, loss, batch, guarded=True, *, steps=4, accumulate=1, hold=True,
 
     guard = None
     if guarded:
-        options = {"audit_every": 2, "timeout": 20, **options}
+        options = {"audit_every": 2, "timeout": 100, **options}
         guard = tocsin.Guard(model, optimizer, rebuild or batch, compute_loss, scaler=scaler,
                              folder=tempfile.mkdtemp(dir=sys.argv[2]), **options)  # fmt: skip
     if fault is not None:
