@@ -212,6 +212,27 @@ def unaware_plain():
     return {"bits": bits([*losses, *model.state_dict().values()])}
 
 
+def unaware_divided():
+    """An optimizer that divides its state among the ranks, and has another one inside."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(Net())
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = ZeroRedundancyOptimizer(trained, torch.optim.AdamW, lr=0.01)
+    losses, _ = train(False, model, optimizer)
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
+def divided():
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    model = DistributedDataParallel(Net())
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = ZeroRedundancyOptimizer(trained, torch.optim.AdamW, lr=0.01)
+    _, guard = train(True, model, optimizer)
+    return {"findings": guard.findings, "uncovered": guard.weight_check.uncovered}
+
+
 # ---- other ways to be distributed ----------------------------------------------------------------
 
 

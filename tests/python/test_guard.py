@@ -39,7 +39,7 @@ def trained(ranks, folder, names):
 
 
 HEALTHY = ("plain clipped accumulated accumulated_in_place unused batch_norm autocast bfloat16 "
-           "static_graph sparse scaled user_hook several_optimizers").split()  # fmt: skip
+           "static_graph sparse scaled user_hook several_optimizers divided").split()  # fmt: skip
 FAULTY = ("weight_fault state_fault begins_unlike nan_in_a_gradient nan_beside_a_hook "
           "scaler_skips continues").split()  # fmt: skip
 

@@ -27,7 +27,7 @@ def run(folder, names, *options, inject="", launcher=()):
 
 
 def test_a_guarded_script_computes_the_same_bits(tmp_path):
-    names = ["unaware", "unaware_plain"]
+    names = ["unaware", "unaware_plain", "unaware_divided"]
     (tmp_path / "plain").mkdir()
     (tmp_path / "guarded").mkdir()
     _, plain, _, _ = run(tmp_path / "plain", names)

@@ -15,6 +15,7 @@ from tocsin.guard.unseen import Unseen
 
 _guards = weakref.WeakKeyDictionary()  # optimizer -> _Attached, None: it has no guard
 _action, _folder = "stop", "tocsin-guard"
+_stepping = None  # weak: the outermost optimizer whose step is under way
 
 
 def install(action, folder):
@@ -28,6 +29,11 @@ def install(action, folder):
 
 
 def _about_to_step(optimizer, args, kwargs):
+    global _stepping
+    outer = _stepping() if _stepping is not None else None
+    if outer is not None and outer is not optimizer and _holds(outer, optimizer):
+        return  # it does the work of the outer one, which is not done when this one is
+    _stepping = weakref.ref(optimizer)
     if optimizer not in _guards:
         _guards[optimizer] = _attach(optimizer)
     attached = _guards[optimizer]
@@ -36,9 +42,22 @@ def _about_to_step(optimizer, args, kwargs):
 
 
 def _stepped(optimizer, args, kwargs):
+    global _stepping
+    if _stepping is not None and _stepping() is not optimizer:
+        return
+    _stepping = None
     attached = _guards.get(optimizer)
     if attached is not None:
         attached.after()
+
+
+def _holds(outer, inner):
+    """Is it an attribute of the other (ZeroRedundancyOptimizer), or in a list of its?"""
+    for value in vars(outer).values():
+        held = value if isinstance(value, (list, tuple)) else (value,)
+        if any(each is inner for each in held):
+            return True
+    return False
 
 
 class _Attached:

@@ -23,7 +23,7 @@ class Exchange:
 
     def __init__(self, timeout=60.0):
         self.rank, self.world, self.timeout = 0, 1, timeout
-        self._groups = {}  # ranks, None for all -> process group
+        self._group = None
         self._device = "cpu"
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available():
@@ -33,27 +33,15 @@ class Exchange:
         self._distributed = distributed
         self.rank, self.world = distributed.get_rank(), distributed.get_world_size()
         if self.world > 1:
-            self._groups[None] = self._new_group(None)
+            self._group = self._new_group()
 
-    def _new_group(self, ranks):
+    def _new_group(self):
         distributed = self._distributed
         backend = "gloo" if distributed.is_gloo_available() else None
         if backend is None:
             self._device = sys.modules["torch"].accelerator.current_accelerator()
         timeout = datetime.timedelta(seconds=self.timeout)
-        return distributed.new_group(
-            ranks, timeout=timeout, backend=backend, group_desc=DESCRIPTION
-        )
-
-    def make_groups(self, partition):
-        """Groups for gather(ranks=...). All ranks call with the same list of lists of ranks; a set
-        that is no part of it cannot be gathered from."""
-        for ranks in partition:
-            key = tuple(ranks)
-            if len(key) > 1 and len(key) < self.world and key not in self._groups:
-                group = self._new_group(list(key))
-                if self.rank in key:
-                    self._groups[key] = group
+        return distributed.new_group(timeout=timeout, backend=backend, group_desc=DESCRIPTION)
 
     def _carry(self, send):
         try:
@@ -70,24 +58,21 @@ class Exchange:
 
         def send():
             operation = self._distributed.ReduceOp.MAX
-            self._distributed.all_reduce(element, op=operation, group=self._groups[None])
+            self._distributed.all_reduce(element, op=operation, group=self._group)
             return int(element.item())
 
         return self._carry(send)
 
-    def gather(self, row, ranks=None):
-        """The rows of all ranks, or of `ranks`, in order. All are equally long."""
+    def gather(self, row):
+        """The rows of all ranks, in order. All are equally long."""
         torch = sys.modules["torch"]
-        key = None if ranks is None or len(ranks) == self.world else tuple(ranks)
-        if not row or self.world == 1 or (key is not None and len(key) == 1):
-            return [bytes(row)] * (1 if key is not None and len(key) == 1 else self.world)
-        group = self._groups[key]
+        if not row or self.world == 1:
+            return [bytes(row)] * self.world
         mine = torch.frombuffer(bytearray(row), dtype=torch.uint8).to(self._device)
 
         def send():
-            size = self._distributed.get_world_size(group)
-            rows = [torch.empty_like(mine) for _ in range(size)]
-            self._distributed.all_gather(rows, mine, group=group)
+            rows = [torch.empty_like(mine) for _ in range(self.world)]
+            self._distributed.all_gather(rows, mine, group=self._group)
             return [each.cpu().numpy().tobytes() for each in rows]
 
         return self._carry(send)
@@ -103,5 +88,5 @@ class Exchange:
         return [json.loads(text) for text in self.gather_bytes(json.dumps(value).encode())]
 
     def close(self):
-        """Forget the groups; waits for nobody."""
-        self._groups.clear()
+        """Forget the group; waits for nobody."""
+        self._group = None

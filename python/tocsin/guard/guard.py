@@ -110,6 +110,7 @@ class Guard:
         self.rank, self.world_size = self.exchange.rank, self.exchange.world
         self._local = []  # findings that other ranks do not know yet
         self._can_skip = self._skip = False
+        self.look_again()
         os.makedirs(folder, exist_ok=True)
         self.ledger = os.path.join(folder, f"rank-{self.rank}.jsonl")
         self.places = self.exchange.gather_objects(_place(model))
@@ -139,24 +140,18 @@ class Guard:
         return sorted(rank for rank, step in self.named.items() if step <= passed)
 
     def named_parameters(self):
-        """(name, parameter) of the model and of the optimizers, each once."""
-        seen = set()
-        for name, parameter in self.model.named_parameters():
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
-                yield plain_name(name), parameter
+        """(name, parameter) of the model and of the optimizers, each once, as at the last
+        look_again()."""
+        return self._parameters
+
+    def look_again(self):
+        """Parameters may have come or gone. At the start of each step's checks."""
+        found = {id(each): (plain_name(name), each) for name, each in self.model.named_parameters()}
         for number, optimizer in enumerate(self.optimizers):
             for g, group in enumerate(optimizer.param_groups):
                 for p, parameter in enumerate(group["params"]):
-                    if id(parameter) not in seen:
-                        seen.add(id(parameter))
-                        yield f"optimizer{number}.{g}.{p}", parameter
-
-    def weights_changed(self):
-        """The program has changed weights or optimizer state in a way that torch does not count,
-        such as through .data: the memory check begins anew after the next update."""
-        if self.memory_check is not None:
-            self.memory_check.forget()
+                    found.setdefault(id(parameter), (f"optimizer{number}.{g}.{p}", parameter))
+        self._parameters = list(found.values())
 
     # ---- in a step ----------------------------------------------------------------------------
 
@@ -198,6 +193,7 @@ class Guard:
         outcome = Outcome(self.step_number)
         first = len(self.findings)
         self._skip, self._can_skip = False, True
+        self.look_again()
         try:
             suspicious = self.attend(self._check_gradients, outcome)
             for check in self.checks:

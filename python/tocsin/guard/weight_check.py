@@ -101,7 +101,9 @@ class WeightCheck:
     def run(self, step=None):
         """Compare with all replicas, now: after `step`, by default the last that is finished.
         Findings: the same on every rank."""
-        step = self.guard.step_count if step is None else step
+        if step is None:
+            step = self.guard.step_count
+            self.guard.look_again()
         sets = self.collect()
         names = [name for copies in sets for name in copies.names]
         tensors = [tensor for copies in sets for tensor in copies.tensors]
