@@ -37,10 +37,10 @@ def averaged_parameters(ddp):
 
 
 def plain_name(name):
-    """A parameter's name without what wrappers put before it."""
-    for wrapper in ("module.", "_orig_mod."):
-        while name.startswith(wrapper):
-            name = name[len(wrapper) :]
+    """A parameter's name without what torch.compile and DistributedDataParallel put into it."""
+    name = name.replace("_orig_mod.", "")
+    while name.startswith("module."):
+        name = name[len("module.") :]
     return name
 
 
