@@ -188,6 +188,7 @@ def _located(finding, layouts):
     if found is not None:
         word, delta, set_bits, cleared = found
         finding["index"] = unravel(word // words, shape)
+        finding["text"] += f", element {finding['index']}"
         first[0]["word"] = {"in_element": word % words, "delta": delta, "set": set_bits,
                             "cleared": cleared}  # fmt: skip
     return finding
