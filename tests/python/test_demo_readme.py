@@ -74,6 +74,7 @@ def comparable(output):
     output = re.sub(r"inv-[0-9a-f]+", "inv-ID", output)
     output = re.sub(r"\d{4}-\d\d-\d\dT[\d:]+Z", "TIME", output)
     output = re.sub(r"^(host +).*$", r"\1HOST", output, flags=re.MULTILINE)
+    output = re.sub(r"^( *rank \d+ on )\S+", r"\1HOST", output, flags=re.MULTILINE)
     output = re.sub(r"\d[\d,.]*(e-?\d+)?", "N", output)
     output = re.sub(r"N (bytes|KiB|MiB)", "N BYTES", output)
     # The order in which tocsin's and the program's lines reach the terminal is not fixed.
