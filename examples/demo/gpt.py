@@ -79,7 +79,8 @@ class GPT(nn.Module):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--text", type=Path, default=Path(__file__).resolve().parents[2] / "LICENSE")
+    text = Path(__file__).resolve().parents[2] / "LICENSE"
+    parser.add_argument("--text", type=Path, default=text)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--batch", type=int, default=8)
