@@ -12,6 +12,7 @@ import weakref
 
 from tocsin import _core
 from tocsin.guard import collective_calls as calls_of
+from tocsin.guard import digests
 from tocsin.guard.collective_calls import ANY, COLLECTIVES, MESSAGES, REDUCTIONS, Call, Group
 
 _PATIENCE = 100  # steps that a call waits for the other members' word
@@ -130,6 +131,8 @@ class CollectiveCheck:
     def begin(self, group, name, arguments, keywords):
         """(self, call) for a call that is about to be made, or None."""
         if self.guard.replaying or getattr(self._digesting, "now", False):
+            return None  # or nothing of the job's
+        if digests.is_capturing():
             return None
         self._digesting.now = True
         try:

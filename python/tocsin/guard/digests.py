@@ -9,6 +9,12 @@ BYTES = 24  # of a digest: sum, exclusive, polynomial
 _calibrated = False
 
 
+def is_capturing():
+    """Is a CUDA graph being captured? Then nothing can be read."""
+    cuda = sys.modules["torch"].cuda
+    return cuda.is_initialized() and cuda.is_current_stream_capturing()
+
+
 def local_part(tensor):
     """What this rank holds of a distributed tensor, else the tensor."""
     return getattr(tensor, "_local_tensor", tensor)

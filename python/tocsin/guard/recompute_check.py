@@ -23,8 +23,8 @@ class _Kept:
 
     __slots__ = ("tensor", "version", "digest", "name")
 
-    def __init__(self, tensor, version, digest, name):
-        self.tensor, self.version, self.digest, self.name = tensor, version, digest, name
+    def __init__(self, tensor, version):
+        self.tensor, self.version, self.digest, self.name = tensor, version, b"", None
 
 
 class _Run:
@@ -80,15 +80,19 @@ class RecomputeCheck:
         self._state.append(_places_of_state(self.torch, module))
 
         def before(module, arguments):
-            if not (self.torch.compiler.is_compiling() or self.guard.replaying):
-                self._before(number)
+            if not (self.torch.compiler.is_compiling() or self._rests()):
+                self._before(number, module)
 
         def after(module, arguments, output):
-            if not (self.torch.compiler.is_compiling() or self.guard.replaying):
+            if not (self.torch.compiler.is_compiling() or self._rests()):
                 self._after(number, output)
 
         self._handles.append(module.register_forward_pre_hook(before))
         self._handles.append(module.register_forward_hook(after))
+
+    def _rests(self):
+        """Nothing is read in replays, and while a CUDA graph is captured."""
+        return self.guard.replaying or digests.is_capturing()
 
     # ---- saved activations ----
 
@@ -102,13 +106,17 @@ class RecomputeCheck:
         if tensor.is_inference():
             return tensor
         # the tensor itself would hold the graph that holds it
-        kept = _Kept(tensor if tensor.is_leaf else tensor.detach(), tensor._version, b"", None)
-        if (_is_plain(self.torch, tensor) and tensor.numel() and not _is_weight(tensor)
-                and tensor.data_ptr() not in self._buffers):  # fmt: skip
+        kept = _Kept(tensor if tensor.is_leaf else tensor.detach(), tensor._version)
+        if self._is_activation(tensor):
             with contextlib.suppress(TypeError, ValueError, RuntimeError):
                 kept.digest = digests.digest([kept.tensor])
             kept.name = self._inside()
         return kept
+
+    def _is_activation(self, tensor):
+        return (_is_plain(self.torch, tensor) and tensor.numel() > 0 and not _is_weight(tensor)
+                and tensor.data_ptr() not in self._buffers
+                and not digests.is_capturing())  # fmt: skip
 
     def _unpack(self, kept):
         if type(kept) is not _Kept:
@@ -120,7 +128,7 @@ class RecomputeCheck:
                 f"inplace operation: [{tensor.type()} {list(tensor.shape)}] is at version "
                 f"{tensor._version}; expected version {kept.version} instead"
             )
-        if kept.digest:
+        if kept.digest and not digests.is_capturing():
             seen = digests.digest([tensor])
             if seen == kept.digest or not self._is_buffer(tensor):
                 self.saved.add(kept.digest, seen, lambda: self._saved_name(kept), tensor)
@@ -161,12 +169,13 @@ class RecomputeCheck:
         stack = self._stack()
         return stack[-1].module if stack else None
 
-    def _before(self, number):
+    def _before(self, number, module):
         again = self._in_backward()
         if again:
             self.recomputes.add(number)
         run = _Run(number, None, None)
-        if again or self._learning or number in self.recomputes:
+        trains = module.training or self.torch.is_grad_enabled()  # an evaluation is not recomputed
+        if again or (trains and (self._learning or number in self.recomputes)):
             run.random, run.versions = self._random(), self._versions(number)
         self._stack().append(run)
 
