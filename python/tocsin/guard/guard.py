@@ -153,6 +153,12 @@ class Guard:
                     found.setdefault(id(parameter), (f"optimizer{number}.{g}.{p}", parameter))
         self._parameters = list(found.values())
 
+    def weights_changed(self):
+        """The program has changed weights or optimizer state in a way that torch does not count,
+        such as through .data: the memory check begins anew after the next update."""
+        if self.memory_check is not None:
+            self.memory_check.forget()
+
     # ---- in a step ----------------------------------------------------------------------------
 
     def forward(self):
