@@ -2,7 +2,8 @@
  *
  * Invariant: whatever the evidence lacks keeps the checkpoint back: a check that has not passed at
  * this very step has not passed. At each moment of publishing the old or the new one has the name,
- * and both are whole.
+ * and both are whole; only where a file system cannot exchange two names, a folder's is free for a
+ * moment.
  */
 #include <base/base.h>
 #include <inttypes.h>
