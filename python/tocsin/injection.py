@@ -18,6 +18,7 @@ import sys
 import weakref
 
 from tocsin import injected_calls
+from tocsin.messages import say
 
 PLACES = ("gradient", "activation", "input", "weight", "optimizer", "batch", "generator",
           "collective", "checkpoint")  # fmt: skip
@@ -85,11 +86,6 @@ def _rank():
     if distributed and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()
     return int(os.environ.get("RANK", "0"))
-
-
-def _say(text):
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -257,7 +253,7 @@ class Injection:
         self.done.append(truth)
         line = json.dumps(truth)
         if fault.log is None:
-            _say(f"tocsin: injected {line}")
+            say(f"injected {line}")
         else:
             with open(fault.log, "a", encoding="utf-8") as log:
                 log.write(line + "\n")
@@ -455,7 +451,7 @@ def _remind(injection):
     if not injection.done and fault.rank in (None, _rank()):
         named = injection._bound or fault.place in ("batch", "collective", "checkpoint")
         found = "" if named else ": nothing has that name"
-        _say(f"tocsin: warning: no fault was injected: {fault.describe()}{found}")
+        say(f"warning: no fault was injected: {fault.describe()}{found}")
 
 
 def inject(place, name="", *, step, **options):
@@ -478,7 +474,7 @@ def inject(place, name="", *, step, **options):
     import torch
 
     injection = Injection(Fault(place, name, step, **options))
-    _say(f"tocsin: warning: FAULT INJECTION: {injection.fault.describe()}")
+    say(f"warning: FAULT INJECTION: {injection.fault.describe()}")
     if not _installed:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 

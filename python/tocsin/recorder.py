@@ -19,6 +19,7 @@ from tocsin import (
     training_state,
     variables,
 )
+from tocsin.messages import say
 
 _directory = ""
 _boundaries = "online"
@@ -58,7 +59,7 @@ def _resolve(roots, optimizers, final):
         return found
     except Exception as error:
         if not _complained:  # it is tried again at each change
-            _say(f"tocsin: warning: variables are not tracked: {error!r}")
+            say(f"warning: variables are not tracked: {error!r}")
         _complained = True
         raise
 
@@ -111,7 +112,7 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
             layout.calibrate(torch, _core)
         except ValueError as error:
             if os.environ.get("TOCSIN_DEBUG"):
-                print(f"tocsin: note: {error}; reading attributes instead", file=sys.stderr)
+                say(f"note: {error}; reading attributes instead")
         names, roles = _selection()
         targets.install(names, roles, packages)
         _core.recorder_start(
@@ -160,19 +161,10 @@ def account(summary, directory, hashed=False):
     hashed = f" and {mebibytes:.1f} MiB hashed" if mebibytes else ""
     lost = f", {summary['lost']} events LOST" if summary["lost"] else ""
     return (
-        f"tocsin: {summary['steps']} steps recorded, {share:.1f} % of the time in the recorder "
+        f"{summary['steps']} steps recorded, {share:.1f} % of the time in the recorder "
         f"({per_step:.2f} ms{hashed} per step), {summary['events']} events, "
         f"{summary['file_bytes'] / 2**20:.1f} MiB in {directory}{lost}"
     )
-
-
-def _say(text):
-    """On stderr, if there still is one."""
-    if sys.stderr is not None:
-        try:
-            print(text, file=sys.stderr)
-        except Exception:
-            pass  # closed, or an object of the user's
 
 
 def stop():
@@ -181,9 +173,9 @@ def stop():
     try:
         summary = _core.recorder_close()
     except Exception as error:
-        _say(f"tocsin: error: the recording is incomplete: {error}")
+        say(f"error: the recording is incomplete: {error}")
         return
     if failure is not None:
-        _say(f"tocsin: error: nothing was recorded: {failure}")
+        say(f"error: nothing was recorded: {failure}")
     elif summary and summary["steps"] and _rank == 0 and not os.environ.get("TOCSIN_QUIET"):
-        _say(account(summary, _directory, _boundaries != "online"))
+        say(account(summary, _directory, _boundaries != "online"))

@@ -304,6 +304,8 @@ def test_hostile_folders(two, tmp_path):
     whole = index.read_bytes()
     index.write_bytes(pickle.dumps(Hostile(str(tmp_path / "made"))))
     assert "posix.mkdir" in one_error(folder)
+    index.write_bytes(b"cbuiltins\ngetattr\n(ctorch\nSize\nV__init__\ntR.")
+    assert "builtins.getattr" in one_error(folder)
     index.write_bytes(whole[:-20])
     one_error(folder)
     index.write_bytes(pickle.dumps({"a": 1}))

@@ -12,6 +12,7 @@ import weakref
 from tocsin.guard.exchange import PeerLost
 from tocsin.guard.guard import Guard
 from tocsin.guard.unseen import Unseen
+from tocsin.messages import say
 
 _guards = weakref.WeakKeyDictionary()  # optimizer -> _Attached, None: it has no guard
 _action, _folder = "stop", "tocsin-guard"
@@ -84,12 +85,12 @@ def _attach(optimizer):
     with Unseen():
         model = _model_of(optimizer)
         if model is None:
-            _say("an optimizer has parameters of no module: it is not guarded")
+            _warn("an optimizer has parameters of no module: it is not guarded")
             return None
         try:
             guard = Guard(model, optimizer, on_alarm=_action, folder=_folder)
         except PeerLost as lost:
-            _say(f"an optimizer is not guarded: not all ranks step it ({lost})")
+            _warn(f"an optimizer is not guarded: not all ranks step it ({lost})")
             return None
         return _Attached(guard, optimizer)
 
@@ -116,6 +117,5 @@ def _model_of(optimizer):
     return best
 
 
-def _say(text):
-    if sys.stderr is not None:
-        print(f"tocsin: guard: warning: {text}", file=sys.stderr, flush=True)
+def _warn(text):
+    say(f"guard: warning: {text}")

@@ -222,6 +222,13 @@ class _TensorRecord(_Record):
     pass
 
 
+def _member(owner, name):
+    """What CPython 3.11.0 to 3.11.3 write for a member of an enumeration: getattr(class, name)."""
+    if owner is not _Record or not isinstance(name, str):
+        raise Unreadable("it asks for builtins.getattr, which no index of a checkpoint holds")
+    return _Record(name)
+
+
 _METADATA = "torch.distributed.checkpoint.metadata"
 _KNOWN = {
     (_METADATA, "Metadata"): _Metadata,
@@ -237,6 +244,7 @@ _KNOWN = {
     ("torch.serialization", "_get_layout"): str,
     ("pathlib", "PosixPath"): _Record,
     ("pathlib", "Path"): _Record,
+    ("builtins", "getattr"): _member,
 }
 
 

@@ -14,6 +14,7 @@ from tocsin import _core
 from tocsin.guard import collective_calls as calls_of
 from tocsin.guard import digests
 from tocsin.guard.collective_calls import ANY, COLLECTIVES, MESSAGES, REDUCTIONS, Call, Group
+from tocsin.messages import say
 
 _PATIENCE = 100  # steps that a call waits for the other members' word
 
@@ -197,7 +198,7 @@ class CollectiveCheck:
         reason = str(error).strip().split("\n")[0]
         if (name, reason) not in self._told and len(self._told) < 16:
             self._told.add((name, reason))
-            print(f"tocsin: guard: {name} is not verified: {reason}", file=sys.stderr, flush=True)
+            say(f"guard: {name} is not verified: {reason}")
 
     # ---- in a step ----
 
@@ -246,9 +247,8 @@ class CollectiveCheck:
     def _reordered(self, group):
         if group.ring:
             group.ring = 0
-            print("tocsin: guard: reductions are not added up in the order of gloo's ring; from "
-                  "here on they are compared within a bound of rounding",
-                  file=sys.stderr, flush=True)  # fmt: skip
+            say("guard: reductions are not added up in the order of gloo's ring; from here on "
+                "they are compared within a bound of rounding")  # fmt: skip
 
     def close(self):
         if self in _checks:

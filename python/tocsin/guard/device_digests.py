@@ -7,6 +7,7 @@ cannot run it, tensors are copied to the CPU as before, and one line says so.
 import sys
 
 from tocsin import _core
+from tocsin.messages import say
 
 _BYTES = 24  # sum, exclusive, polynomial
 _RESULT = 40  # and the numbers of NaN and Inf
@@ -71,8 +72,7 @@ def _digest_there(device, tensors):
         digests.launch(tensors)
     except (NotImplementedError, MemoryError, RuntimeError) as reason:
         _devices[device] = None
-        print(f"tocsin: tensors on {device} are copied to the CPU to be digested: {reason}",
-              file=sys.stderr)  # fmt: skip
+        say(f"tensors on {device} are copied to the CPU to be digested: {reason}")
         return None
     return digests.read()
 

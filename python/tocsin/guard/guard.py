@@ -15,7 +15,6 @@ import dataclasses
 import importlib
 import os
 import socket
-import sys
 import time
 
 from tocsin import _core
@@ -23,6 +22,7 @@ from tocsin.guard.exchange import Exchange, PeerLost
 from tocsin.guard.gradient_check import GradientCheck, plain_name
 from tocsin.guard.unseen import Unseen
 from tocsin.guard.weight_check import WeightCheck
+from tocsin.messages import say
 
 ACTIONS = ("skip_update", "stop", "continue")
 # Seconds: a thread of gloo takes the interpreter's lock once more after its last work, and aborts
@@ -300,9 +300,9 @@ class Guard:
         try:
             _core.guard_ledger_append(self.ledger, finding)
         except OSError as error:  # a full disk must not hide what was found
-            _say(f"error: a finding is not in the ledger: {error}")
+            say(f"guard: error: a finding is not in the ledger: {error}")
         if self.rank == 0 or finding["check"] == "peer":
-            _say(finding["text"])
+            say(f"guard: {finding['text']}")
         if finding["action"] == "stop":
             if self.world_size > 1:
                 time.sleep(_LAST_WORK)
@@ -344,8 +344,8 @@ class Guard:
         """Say once what check 3 cannot see."""
         uncovered = self.weight_check.uncovered
         if self.rank == 0 and self.world_size > 1 and uncovered:
-            _say(f"no other rank is known to have a copy of {len(uncovered)} tensors "
-                 f"({uncovered[0]}, ...): check 3 does not cover them")  # fmt: skip
+            say(f"guard: no other rank is known to have a copy of {len(uncovered)} tensors "
+                f"({uncovered[0]}, ...): check 3 does not cover them")  # fmt: skip
 
     def close(self):
         """No check from here on. Waits for nobody."""
@@ -353,11 +353,6 @@ class Guard:
             if hasattr(check, "close"):
                 check.close()
         self.exchange.close()
-
-
-def _say(text):
-    if sys.stderr is not None:
-        print(f"tocsin: guard: {text}", file=sys.stderr, flush=True)
 
 
 def _place(model):

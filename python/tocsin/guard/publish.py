@@ -13,7 +13,6 @@ import functools
 import json
 import os
 import shutil
-import sys
 import threading
 import traceback
 
@@ -21,6 +20,7 @@ from tocsin import _core
 from tocsin.guard import checkpoint_contents as contents
 from tocsin.guard import digests, verify_checkpoint
 from tocsin.guard.unseen import Unseen
+from tocsin.messages import say
 
 QUARANTINED = ".quarantined"
 TEXTS_MAX = 10  # differences in a finding
@@ -245,8 +245,7 @@ def _refuse(guard, path, reason):
 def _tell(guard, path, state, reason):
     guard.passed["checkpoint"] = guard.step_count
     if state == "candidate" and guard.rank == 0:
-        print(f"tocsin: guard: {path or 'a checkpoint'} is published unvoted: {reason}",
-              file=sys.stderr)  # fmt: skip
+        say(f"guard: {path or 'a checkpoint'} is published unvoted: {reason}")
     return Saved(path, state, reason)
 
 
@@ -479,6 +478,6 @@ def _warn_if_local(guard, path):
     kind = file_system(folder)
     if (hosts > 1 or per_host < guard.world_size) and kind in _LOCAL_FILE_SYSTEMS:
         if folder not in _warned:
-            print(f"tocsin: guard: {folder} is on a disk of this node ({kind}) and the job runs on "
-                  "several: a checkpoint there is lost with the node", file=sys.stderr)  # fmt: skip
+            say(f"guard: {folder} is on a disk of this node ({kind}) and the job runs on "
+                "several: a checkpoint there is lost with the node")  # fmt: skip
         _warned.add(folder)

@@ -14,6 +14,7 @@ import threading
 from tocsin.guard import digests
 from tocsin.guard.comparison import Comparison
 from tocsin.guard.gradient_check import plain_name
+from tocsin.messages import say
 
 _PENDING_MAX = 64  # calls of one module in a step that wait to be recomputed
 
@@ -258,8 +259,8 @@ class RecomputeCheck:
         self._learning = False
         if self.uncompared and not self._told:
             self._told = True
-            print("tocsin: guard: what is recomputed with other random numbers or weights than "
-                  "the forward pass had is not compared", file=sys.stderr, flush=True)  # fmt: skip
+            say("guard: what is recomputed with other random numbers or weights than the forward "
+                "pass had is not compared")  # fmt: skip
         return []
 
     def close(self):

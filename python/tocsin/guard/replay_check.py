@@ -10,7 +10,6 @@ import collections
 import contextlib
 import dataclasses
 import inspect
-import sys
 
 import torch
 
@@ -18,6 +17,7 @@ from tocsin import determinism
 from tocsin.guard import replay_work
 from tocsin.guard.replay_session import NONFINITE, Session
 from tocsin.guard.replay_work import GradientWatch, Outcome, Worker
+from tocsin.messages import say
 
 _REPLICAS_TO_NAME = 3
 
@@ -98,7 +98,7 @@ class ReplayCheck:
 
     def _print(self, limit):
         if self.guard.rank == 0:
-            print(f"tocsin: guard: {limit}", file=sys.stderr, flush=True)
+            say(f"guard: {limit}")
 
     def _say(self, limit):
         """Once."""
