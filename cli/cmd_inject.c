@@ -15,8 +15,7 @@
 #include "launch.h"
 #include "packages.h"
 
-#define FAULTS_BYTES     65536
-#define PYTHONPATH_BYTES 65536
+#define FAULTS_BYTES 65536
 
 typedef struct cli_word {
     const char *name;
@@ -152,23 +151,22 @@ static bool write_fault(const cli_fault *fault, char *text, size_t bytes)
 
 static int become(const cli_fault *fault, char **command)
 {
-    static char faults[FAULTS_BYTES], path[PYTHONPATH_BYTES];
+    static char faults[FAULTS_BYTES], path[CLI_PYTHON_PATH_BYTES];
     char folder[PATH_MAX];
     tocsin_error error;
     if (cli_launch_check(command, &error) != TOCSIN_OK) {
         return cli_fail(&error);
     }
     int result = cli_inject_folder(folder);
+    if (result == CLI_HOLDS) {
+        result = cli_lead_python_path(folder, path);
+    }
     if (result != CLI_HOLDS) {
         return result;
     }
-    const char *inherited = getenv("PYTHONPATH");
-    int written = snprintf(path, sizeof path, "%s%s%s", folder,
-                           inherited && inherited[0] ? ":" : "", inherited ? inherited : "");
-    if (written < 0 || (size_t)written >= sizeof path ||
-        !write_fault(fault, faults, sizeof faults) || setenv("TOCSIN_INJECT", faults, 1) != 0 ||
+    if (!write_fault(fault, faults, sizeof faults) || setenv("TOCSIN_INJECT", faults, 1) != 0 ||
         setenv("PYTHONPATH", path, 1) != 0) {
-        cli_error("the environment variables TOCSIN_INJECT and PYTHONPATH would be too long");
+        cli_error("the environment variable TOCSIN_INJECT would be too long");
         return CLI_INPUT;
     }
     execvp(command[0], command);

@@ -43,3 +43,15 @@ int cli_inject_folder(char path[PATH_MAX])
     cli_hint("build it with make, or install it with pip");
     return CLI_INPUT;
 }
+
+int cli_lead_python_path(const char *folder, char path[CLI_PYTHON_PATH_BYTES])
+{
+    const char *inherited = getenv("PYTHONPATH");
+    int written = snprintf(path, CLI_PYTHON_PATH_BYTES, "%s%s%s", folder,
+                           inherited && inherited[0] ? ":" : "", inherited ? inherited : "");
+    if (written < 0 || written >= CLI_PYTHON_PATH_BYTES) {
+        cli_error("the environment variable PYTHONPATH is too long");
+        return CLI_INPUT;
+    }
+    return CLI_HOLDS;
+}

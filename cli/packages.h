@@ -9,4 +9,10 @@
  * itself lies beside it. On failure a message has been printed, and the exit code is returned. */
 int cli_inject_folder(char path[PATH_MAX]);
 
+#define CLI_PYTHON_PATH_BYTES 65536
+
+/* PYTHONPATH with a folder in front of what we inherited. Otherwise the error is printed, and the
+ * exit code returned. */
+int cli_lead_python_path(const char *folder, char path[CLI_PYTHON_PATH_BYTES]);
+
 #endif

@@ -6,24 +6,15 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "packages.h"
 
 int cli_python_path(char path[CLI_PYTHON_PATH_BYTES])
 {
     char inject[PATH_MAX];
-    const char *inherited = getenv("PYTHONPATH");
     const int result = cli_inject_folder(inject);
     if (result != CLI_HOLDS)
         return result;
     *strrchr(inject, '/') = '\0';
-    const int written = snprintf(path, CLI_PYTHON_PATH_BYTES, "%s%s%s", inject,
-                                 inherited != NULL && inherited[0] != '\0' ? ":" : "",
-                                 inherited != NULL ? inherited : "");
-    if (written < 0 || written >= CLI_PYTHON_PATH_BYTES) {
-        cli_error("the environment variable PYTHONPATH is too long");
-        return CLI_INPUT;
-    }
-    return CLI_HOLDS;
+    return cli_lead_python_path(inject, path);
 }
 
 static void start(const char *python, char **command)

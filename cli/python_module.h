@@ -2,7 +2,7 @@
 #ifndef TOCSIN_CLI_PYTHON_MODULE_H
 #define TOCSIN_CLI_PYTHON_MODULE_H
 
-#define CLI_PYTHON_PATH_BYTES 65536
+#include "packages.h"
 
 /* The PYTHONPATH with which an interpreter finds the package of this command. Otherwise the error
  * is printed, and the exit code returned. */

@@ -18,9 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NAME_BYTES       64
-#define MODULES_BYTES    4096
-#define PYTHONPATH_BYTES 65536
+#define NAME_BYTES    64
+#define MODULES_BYTES 4096
 
 static int fail_system(const char *what, const char *path)
 {
@@ -282,21 +281,15 @@ int cli_recording_start(cli_recording *recording)
     assert(recording && recording->directory[0]);
     char inject[PATH_MAX];
     char modules[MODULES_BYTES];
-    static char python_path[PYTHONPATH_BYTES];
+    static char python_path[CLI_PYTHON_PATH_BYTES];
 
     int result = cli_inject_folder(inject);
-    const char *inherited = getenv("PYTHONPATH");
     if (result == CLI_HOLDS && !join(recording->options.modules, modules, sizeof modules)) {
         cli_error("the names given with --module are too long together");
         result = CLI_INPUT;
     }
     if (result == CLI_HOLDS) {
-        int written = snprintf(python_path, sizeof python_path, "%s%s%s", inject,
-                               inherited && inherited[0] ? ":" : "", inherited ? inherited : "");
-        if (written < 0 || (size_t)written >= sizeof python_path) {
-            cli_error("the environment variable PYTHONPATH is too long");
-            result = CLI_INPUT;
-        }
+        result = cli_lead_python_path(inject, python_path);
     }
     if (result == CLI_HOLDS) {
         result = launch(recording, modules, python_path);
