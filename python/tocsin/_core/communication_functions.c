@@ -55,28 +55,6 @@ static PyObject *guard_reduction_known(PyObject *module, PyObject *args)
     return PyLong_FromLong(known ? (long)dtype : 0);
 }
 
-static PyObject *guard_locate(PyObject *module, PyObject *args)
-{
-    (void)module;
-    tocsin_digest digests[2];
-    tocsin_word_change change;
-    Py_buffer before, after;
-    unsigned long long words;
-    if (!PyArg_ParseTuple(args, "y*y*K:guard_locate", &before, &after, &words))
-        return NULL;
-    bool whole = before.len == sizeof digests[0] && after.len == sizeof digests[1];
-    if (whole) {
-        memcpy(&digests[0], before.buf, sizeof digests[0]);
-        memcpy(&digests[1], after.buf, sizeof digests[1]);
-    }
-    PyBuffer_Release(&before);
-    PyBuffer_Release(&after);
-    if (!whole)
-        return PyErr_Format(PyExc_ValueError, "not two digests");
-    bool found = tocsin_digest_locate(digests[0], digests[1], words, &change);
-    return PyLong_FromLongLong(found ? (long long)change.word : -1);
-}
-
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 typedef struct message_list {
@@ -174,8 +152,6 @@ int tocsin_communication_module_exec(PyObject *module)
     static PyMethodDef methods[] = {
         {"guard_transfer_sum", guard_transfer_sum, METH_VARARGS,
          PyDoc_STR("guard_transfer_sum(digests, member, outgoing) -> digest")},
-        {"guard_locate", guard_locate, METH_VARARGS,
-         PyDoc_STR("guard_locate(before, after, words) -> the word that changed alone, or -1")},
         {"guard_reduction_known", guard_reduction_known, METH_VARARGS,
          PyDoc_STR("guard_reduction_known(dtype, operation) -> number of the dtype, or 0")},
         {"guard_calls", (PyCFunction)(void (*)(void))guard_calls, METH_VARARGS | METH_KEYWORDS,

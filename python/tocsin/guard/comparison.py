@@ -32,7 +32,8 @@ class Comparison:
         if self.differ == 1:
             words = tensor.numel() * max(1, tensor.element_size() // 4)
             self.name, self.expected, self.seen = name(), expected, seen
-            self.word = _core.guard_locate(expected, seen, words)
+            found = _core.digest_locate(expected, seen, words)
+            self.word = -1 if found is None else found[0]
 
     def findings(self, deterministic=False):
         """All ranks tell what they saw, and are judged."""

@@ -9,7 +9,7 @@ import sys
 from tocsin import _core
 from tocsin.messages import say
 
-_BYTES = 24  # sum, exclusive, polynomial
+BYTES = 24  # sum, exclusive, polynomial
 _RESULT = 40  # and the numbers of NaN and Inf
 _devices = {}  # torch.device: DeviceDigests, None: it cannot
 
@@ -47,7 +47,7 @@ class DeviceDigests:
         results = _core.device_digest_read(self._opened, wait)
         if results is None:
             return None
-        return b"".join(results[i : i + _BYTES] for i in range(0, len(results), _RESULT))
+        return b"".join(results[i : i + BYTES] for i in range(0, len(results), _RESULT))
 
 
 def _is_covered(tensor):
@@ -87,11 +87,11 @@ def digest(tensors, elsewhere):
     for device, places in there.items():
         results = _digest_there(device, [tensors[i] for i in places])
         if results is not None:
-            found.update((place, results[k * _BYTES : (k + 1) * _BYTES])
+            found.update((place, results[k * BYTES : (k + 1) * BYTES])
                          for k, place in enumerate(places))  # fmt: skip
     if not found:
         return elsewhere(tensors)
     rest = [i for i in range(len(tensors)) if i not in found]
     results = elsewhere([tensors[i] for i in rest])
-    found.update((place, results[k * _BYTES : (k + 1) * _BYTES]) for k, place in enumerate(rest))
+    found.update((place, results[k * BYTES : (k + 1) * BYTES]) for k, place in enumerate(rest))
     return b"".join(found[i] for i in range(len(tensors)))

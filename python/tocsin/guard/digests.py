@@ -5,7 +5,7 @@ import sys
 from tocsin import _core, layout
 from tocsin.guard import device_digests
 
-BYTES = 24  # of a digest: sum, exclusive, polynomial
+BYTES = device_digests.BYTES  # of a digest
 _calibrated = False
 
 

@@ -18,8 +18,8 @@ from collections.abc import Mapping
 
 import torch
 
-from tocsin import _core
 from tocsin.guard import digests
+from tocsin.guard.unseen import Unseen
 
 BYTES = digests.BYTES
 _ABSENT = b"\xff" * BYTES  # a parameter without a gradient
@@ -269,16 +269,15 @@ def undisturbed(module, device):
         for name, buffer in each._buffers.items()
         if buffer is not None
     ]
-    held = _core.hold()
-    try:
-        yield
-    finally:
-        for each, name, buffer, value in kept:
-            _write(buffer, value)
-            each._buffers[name] = buffer
-        set_plain_attributes(module, attributes)
-        set_generator_states(states, device)
-        _core.release(held)
+    with Unseen():
+        try:
+            yield
+        finally:
+            for each, name, buffer, value in kept:
+                _write(buffer, value)
+                each._buffers[name] = buffer
+            set_plain_attributes(module, attributes)
+            set_generator_states(states, device)
 
 
 def inner_module(model):
