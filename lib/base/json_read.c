@@ -21,6 +21,11 @@ tocsin_status tocsin_json_parse(const char *text, size_t bytes, const char *wher
     *root = NULL;
     if (tocsin_fault_hit(TOCSIN_FAULT_MEMORY))
         return tocsin_error_memory(error);
+    /* No JSON text holds the byte 0, but jansson (2.14) loses one that stands behind a number. */
+    const char *zero = bytes ? memchr(text, '\0', bytes) : NULL;
+    if (zero)
+        return tocsin_error_at(error, TOCSIN_E_FORMAT, where, zero - text,
+                               "not valid JSON: a byte 0");
     json_error_t problem = {0};
     json_t *json =
         json_loadb(bytes ? text : "", bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &problem);

@@ -231,6 +231,23 @@ static void bad_json_is_refused_with_its_place(void **state)
     }
 }
 
+static void a_byte_0_is_refused_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": 7, \"b\": [1.5, \"x\", true]}";
+    for (size_t place = 0; place <= sizeof text - 1; ++place) {
+        char bad[sizeof text] = {0};
+        tocsin_json_value *root = NULL;
+        tocsin_error error = {0};
+        memcpy(bad, text, place);
+        memcpy(bad + place + 1, text + place, sizeof text - 1 - place);
+        assert_int_equal(tocsin_json_parse(bad, sizeof bad, "f.json", &root, &error),
+                         TOCSIN_E_FORMAT);
+        assert_int_equal(error.offset, place);
+        assert_null(root);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -244,6 +261,7 @@ int main(void)
         cmocka_unit_test(members_come_in_file_order),
         cmocka_unit_test(look_ups_accept_what_is_not_there),
         cmocka_unit_test(bad_json_is_refused_with_its_place),
+        cmocka_unit_test(a_byte_0_is_refused_wherever_it_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
