@@ -7,6 +7,7 @@ with a fault is waited for at once. Groups whose description begins with "tocsin
 and are spared.
 """
 
+import contextlib
 import functools
 import glob
 import os
@@ -112,10 +113,12 @@ def _collective(original, method):
 
 def watch_buckets(module):
     """DistributedDataParallel reduces its buckets out of Python's sight, unless it has a hook."""
+    from torch.distributed import _register_comm_hook
     from torch.nn.parallel import DistributedDataParallel
 
-    if isinstance(module, DistributedDataParallel) and not module._comm_hooks:
-        module.register_comm_hook(module.process_group, _average)
+    if isinstance(module, DistributedDataParallel):
+        with contextlib.suppress(RuntimeError):  # it has one: the script's, or the guard's
+            _register_comm_hook(module.reducer, module.process_group, _average)
 
 
 def _average(group, bucket):

@@ -2,12 +2,16 @@
 prints one JSON line each: what every rank saw. The ranks are forks, so that torch is imported once.
 """
 
+import copy
+import gc
+import io
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
+import weakref
 
 import gloo_end
 import torch
@@ -220,6 +224,88 @@ def unaware_divided():
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = ZeroRedundancyOptimizer(trained, torch.optim.AdamW, lr=0.01)
     losses, _ = train(False, model, optimizer)
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
+def unaware_closure():
+    """Gradients that step() computes itself."""
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+    losses = []
+    for step in range(1, STEPS + 1):
+
+        def closure(step=step):
+            optimizer.zero_grad()
+            loss = loss_of(model, batch(step, dist.get_rank()))
+            loss.backward()
+            return loss
+
+        losses.append(optimizer.step(closure) if step % 2 else optimizer.step(closure=closure))
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
+def unaware_copies():
+    """Copies and pickles of all, in the middle; the copies are trained on, too."""
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+    losses, _ = train(False, model, optimizer)
+    twin = copy.deepcopy(model)
+    file = io.BytesIO()
+    torch.save([model, optimizer], file)
+    assert b"tocsin" not in file.getvalue()
+    file.seek(0)
+    read, _ = torch.load(file, weights_only=False)
+    for each in (model, twin, read):
+        losses += train(False, each, steps=1)[0]
+    return {"bits": bits([*losses, *twin.state_dict().values(), *read.state_dict().values()])}
+
+
+def unaware_trials():
+    """What was trained and dropped is gone."""
+    alive = []
+    for _ in range(2):
+        model = DistributedDataParallel(Net())
+        optimizer = make_optimizer(model)
+        train(False, model, optimizer, steps=1)
+        alive += [weakref.ref(model), weakref.ref(model.module), weakref.ref(optimizer)]
+        del model, optimizer
+    gc.collect()
+    return {"alive": [each() is not None for each in alive]}
+
+
+def unaware_probe():
+    """Rank 0 trains another model in between."""
+    model = DistributedDataParallel(Net())
+    losses, _ = train(False, model, steps=2)
+    if dist.get_rank() == 0:
+        attached = sys.modules.get("tocsin.guard.attached")
+        if attached is not None:
+            attached._patience, kept = 0.5, attached._patience
+        losses += train(False, Net(), steps=2)[0]
+        if attached is not None:
+            attached._patience = kept
+    dist.barrier(dist.new_group())
+    losses += train(False, model, steps=2)[0]
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
+def unaware_in_backward():
+    """Each parameter has an optimizer that steps as soon as its gradient is there."""
+    model = Net()
+    optimizers = {each: torch.optim.SGD([each], 0.1) for each in model.parameters()}
+
+    def accumulated(parameter):
+        dist.all_reduce(parameter.grad)
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(accumulated)
+    losses = []
+    for step in range(1, STEPS + 1):
+        losses.append(loss_of(model, batch(step, dist.get_rank())))
+        losses[-1].backward()
     return {"bits": bits([*losses, *model.state_dict().values()])}
 
 

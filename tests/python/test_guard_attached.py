@@ -26,14 +26,38 @@ def run(folder, names, *options, inject="", launcher=()):
     return done.returncode, seen, done.stderr, [json.loads(line) for line in lines]
 
 
-def test_a_guarded_script_computes_the_same_bits(tmp_path):
-    names = ["unaware", "unaware_plain", "unaware_divided"]
-    (tmp_path / "plain").mkdir()
-    (tmp_path / "guarded").mkdir()
-    _, plain, _, _ = run(tmp_path / "plain", names)
-    status, guarded, said, ledger = run(tmp_path / "guarded", names, "--guard")
-    assert status == 0 and ledger == [] and "tocsin: guard" not in said
+def compared(folder, names):
+    """What was said of scripts that compute the same bits with a guard."""
+    (folder / "plain").mkdir()
+    (folder / "guarded").mkdir()
+    _, plain, _, _ = run(folder / "plain", names)
+    status, guarded, said, ledger = run(folder / "guarded", names, "--guard")
+    assert status == 0 and ledger == [], said
     assert [each["name"] for each in plain] == names and guarded == plain
+    return [line for line in said.splitlines() if line.startswith("tocsin: guard")]
+
+
+def test_a_guarded_script_computes_the_same_bits(tmp_path):
+    names = ["unaware", "unaware_plain", "unaware_divided", "unaware_closure", "unaware_copies",
+             "unaware_trials"]  # fmt: skip
+    assert compared(tmp_path, names) == []
+
+
+def test_what_has_no_guard_is_said_and_runs_on(tmp_path):
+    said = compared(tmp_path, ["unaware_in_backward", "unaware_probe"])
+    backward = "tocsin: guard: warning: optimizers that step inside a backward pass are not guarded"
+    assert sorted(said) == [
+        "tocsin: guard: warning: AdamW is not guarded: not all ranks came to step one like it",
+        *3 * [backward],
+    ]
+
+
+def test_a_nan_in_what_a_closure_computes_is_seen_before_it_is_used(tmp_path):
+    fault = "place=gradient name=outer.weight step=1 rank=2 pattern=nan"
+    status, _, _, ledger = run(tmp_path, ["unaware_closure"], "--guard", inject=fault)
+    (finding,) = ledger
+    assert status == 87 and finding["step"] == 1 and finding["tensor"] == "outer.weight"
+    assert finding["evidence"]["located"] == [2]
 
 
 # A launcher whose status is 1 whenever a rank fails, as torchrun's is.

@@ -1,22 +1,33 @@
 """`tocsin run --guard`: a guard for each optimizer of a script that knows nothing of it.
 
-An optimizer that is about to step for the first time gets its guard: all ranks are there then. Its
-checks run before and after each of its steps. The gradients of the very first step are seen only
-after they were averaged. A step that a GradScaler skips never comes here.
+An optimizer that is about to step for the first time gets its guard, if all ranks step one like it
+then; they ask each other through the job's store, which needs nobody to answer. Checks run before
+and after each step, with a closure after the gradients that it computes. Without one, the gradients
+of the very first step are seen only after they were averaged. A step that a GradScaler skips never
+comes here.
+
+A guard lies in its optimizer, so that both go when the script drops them.
 """
 
 import gc
+import hashlib
 import sys
 import weakref
 
-from tocsin.guard.exchange import PeerLost
+from tocsin.guard.exchange import Exchange, all_come
+from tocsin.guard.gradient_check import find_ddp
 from tocsin.guard.guard import Guard
 from tocsin.guard.unseen import Unseen
 from tocsin.messages import say
 
-_guards = weakref.WeakKeyDictionary()  # optimizer -> _Attached, None: it has no guard
+PLACE = "_tocsin_guard"  # the attribute of an optimizer; copies and pickles of it are without
+
 _action, _folder = "stop", "tocsin-guard"
 _stepping = None  # weak: the outermost optimizer whose step is under way
+_patience = 60.0  # seconds that ranks wait for each other's first steps
+_came = {}  # what an optimizer is -> how many of them have come; -1: not on all ranks
+_shared = None, None  # the job's process group, weak, and the exchange in it
+_warned = set()
 
 
 def install(action, folder):
@@ -33,13 +44,12 @@ def _about_to_step(optimizer, args, kwargs):
     global _stepping
     outer = _stepping() if _stepping is not None else None
     if outer is not None and outer is not optimizer and _holds(outer, optimizer):
-        return  # it does the work of the outer one, which is not done when this one is
+        return None  # it does the work of the outer one, which is not done when this one is
     _stepping = weakref.ref(optimizer)
-    if optimizer not in _guards:
-        _guards[optimizer] = _attach(optimizer)
-    attached = _guards[optimizer]
-    if attached is not None:
-        attached.before()
+    if PLACE not in vars(optimizer):
+        setattr(optimizer, PLACE, _attach(optimizer))
+    attached = getattr(optimizer, PLACE)
+    return None if attached is None else attached.before(args, kwargs)
 
 
 def _stepped(optimizer, args, kwargs):
@@ -47,7 +57,7 @@ def _stepped(optimizer, args, kwargs):
     if _stepping is not None and _stepping() is not optimizer:
         return
     _stepping = None
-    attached = _guards.get(optimizer)
+    attached = vars(optimizer).get(PLACE)
     if attached is not None:
         attached.after()
 
@@ -64,14 +74,36 @@ def _holds(outer, inner):
 class _Attached:
     """A guard, and the step that is between its halves."""
 
-    def __init__(self, guard, optimizer):
-        self.guard, self.optimizer = guard, weakref.ref(optimizer)
+    def __init__(self, guard):
+        self.guard = guard
         self.outcome = None
 
-    def before(self):
+    def before(self, args, kwargs):
+        """Check now, or, with a closure, when it has computed gradients: then the arguments of
+        step() with that closure instead."""
+        self.outcome = None
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            self._check()
+            return None
+        checked = self._checked(closure)
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": checked}
+        return (args[0], checked, *args[2:]), kwargs
+
+    def _checked(self, closure):
+        def computed(*arguments, **named):
+            loss = closure(*arguments, **named)
+            if self.outcome is None:  # some call it again in a step
+                self._check()
+            return loss
+
+        return computed
+
+    def _check(self):
         self.outcome = self.guard.before_update()
         if self.outcome.skipped_by == "guard":
-            for group in self.optimizer().param_groups:
+            for group in self.guard.optimizers[0].param_groups:
                 for parameter in group["params"]:
                     parameter.grad = None  # an optimizer does not move what has no gradient
 
@@ -83,16 +115,61 @@ class _Attached:
 
 def _attach(optimizer):
     with Unseen():
+        if _steps_in_backward(optimizer):
+            _warn("optimizers that step inside a backward pass are not guarded")
+            return None
+        gc.collect()  # a model that is only not yet collected is none
         model = _model_of(optimizer)
         if model is None:
             _warn("an optimizer has parameters of no module: it is not guarded")
             return None
-        try:
-            guard = Guard(model, optimizer, on_alarm=_action, folder=_folder)
-        except PeerLost as lost:
-            _warn(f"an optimizer is not guarded: not all ranks step it ({lost})")
+        if not _all_ranks_come(optimizer, model):
+            kind = type(optimizer).__name__
+            _warn(f"{kind} is not guarded: not all ranks came to step one like it")
             return None
-        return _Attached(guard, optimizer)
+        try:
+            guard = Guard(model, optimizer, on_alarm=_action, folder=_folder, exchange=_exchange())
+        except Exception as error:  # no reason to end a healthy job
+            _warn(f"{type(optimizer).__name__} is not guarded: {error}")
+            return None
+        return _Attached(guard)
+
+
+def _steps_in_backward(optimizer):
+    """Then no gradient is complete before an update, and threads of the job may step it."""
+    torch = sys.modules["torch"]
+    return torch._C._current_graph_task_id() != -1 or any(
+        hasattr(parameter, "_in_backward_optimizers")
+        for group in optimizer.param_groups for parameter in group["params"]
+    )  # fmt: skip
+
+
+def _all_ranks_come(optimizer, model):
+    """Do all ranks step one like it for the first time, as the n-th of its kind?"""
+    distributed = sys.modules["torch"].distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return True
+    kind = type(optimizer).__name__
+    if find_ddp(model) is not None:  # else ranks may have different parts of a model
+        kind += repr([tuple(each.shape) for each in model.parameters()])
+    number = _came.get(kind, 0)
+    if number >= 0:
+        here = distributed.group.WORLD.group_name
+        came = all_come(f"{here} {number} {hashlib.sha256(kind.encode()).hexdigest()}", _patience)
+        _came[kind] = number + 1 if came else -1
+    return _came[kind] > 0
+
+
+def _exchange():
+    """One for all guards: they step one after another."""
+    global _shared
+    distributed = sys.modules["torch"].distributed
+    world = distributed.group.WORLD if distributed.is_available() else None
+    known, exchange = _shared
+    if exchange is None or (known is None) != (world is None) or known and known() is not world:
+        exchange = Exchange()
+        _shared = None if world is None else weakref.ref(world), exchange
+    return exchange
 
 
 def _model_of(optimizer):
@@ -118,4 +195,7 @@ def _model_of(optimizer):
 
 
 def _warn(text):
-    say(f"guard: warning: {text}")
+    """Once."""
+    if text not in _warned:
+        _warned.add(text)
+        say(f"guard: warning: {text}")

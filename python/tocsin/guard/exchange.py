@@ -6,11 +6,14 @@ there; else the job's backend carries them on its device.
 """
 
 import datetime
+import hashlib
 import json
 import sys
+import time
 
 DESCRIPTION = "tocsin-guard"  # fault injection spares groups of this name
 _LENGTH = 8  # bytes of a text's length
+_LOOK = 0.01  # seconds between looks at the store: to wait in it would hold up other threads
 
 
 class PeerLost(RuntimeError):
@@ -41,7 +44,9 @@ class Exchange:
         if backend is None:
             self._device = sys.modules["torch"].accelerator.current_accelerator()
         timeout = datetime.timedelta(seconds=self.timeout)
-        return distributed.new_group(timeout=timeout, backend=backend, group_desc=DESCRIPTION)
+        return self._carry(lambda: distributed.new_group(
+            timeout=timeout, backend=backend, group_desc=DESCRIPTION
+        ))  # fmt: skip
 
     def _carry(self, send):
         try:
@@ -90,3 +95,27 @@ class Exchange:
     def close(self):
         """Forget the group; waits for nobody."""
         self._group = None
+
+
+def all_come(what, patience):
+    """Do all ranks of the job ask this about `what`, a text, within so many seconds of the first?
+    All that ask are given the same answer, those that come too late, too. Nobody needs to answer:
+    it is asked through the job's store."""
+    distributed = sys.modules["torch"].distributed
+    store = distributed.distributed_c10d._get_default_store()
+    key = f"{DESCRIPTION}/{hashlib.blake2b(what.encode(), digest_size=16).hexdigest()}"
+    if store.add(f"{key}/come", 1) == distributed.get_world_size():
+        _answer(store, key, "yes")
+    end = time.monotonic() + patience
+    while not store.check([f"{key}/answer"]):
+        if time.monotonic() > end:
+            _answer(store, key, "no")
+            break
+        time.sleep(_LOOK)
+    return store.get(f"{key}/answer") == b"yes"
+
+
+def _answer(store, key, answer):
+    """Of two who answer at once, one does."""
+    if store.add(f"{key}/answers", 1) == 1:
+        store.set(f"{key}/answer", answer)

@@ -10,6 +10,7 @@ Where local gradients are seen:
 import math
 import struct
 import sys
+import weakref
 
 from tocsin import _core
 from tocsin.guard import digests
@@ -88,9 +89,9 @@ class GradientCheck:
         self._averaged = averaged_parameters(self._ddp)
         self.place = self._choose()
         self._learn()
-        if self.place == "bucket":
-            self._ddp.register_comm_hook(self, _hook)
-        elif self.place == "parameter":
+        if self.place == "bucket" and not _watch_buckets(self._ddp, self):
+            self.place = "parameter"
+        if self.place == "parameter":
             self._handles = [each.register_post_accumulate_grad_hook(self._accumulated)
                              for each in self.guard.model.parameters()
                              if each.requires_grad]  # fmt: skip
@@ -106,7 +107,8 @@ class GradientCheck:
         # only for powers of two.
         alike = not self._ddp.gradient_as_bucket_view or ranks & (ranks - 1) == 0
         mixed = getattr(self._ddp, "mixed_precision", None) is not None
-        return "bucket" if alike and not mixed and not self._ddp._comm_hooks else "parameter"
+        python = getattr(self._ddp, "_use_python_reducer", False)  # of compiled autograd
+        return "bucket" if alike and not mixed and not python else "parameter"
 
     def _learn(self):
         """Number the parameters, those that came later, too."""
@@ -222,6 +224,20 @@ class GradientCheck:
         self.guard = None
 
 
+def _watch_buckets(ddp, check):
+    """Make the check's hook the communication hook; False: there is one. Not register_comm_hook():
+    what that notes down in the module is copied and pickled with it. The reducer holds the check by
+    a weak reference, for what it holds the garbage collector cannot see."""
+    seen = weakref.ref(check)
+    try:
+        sys.modules["torch"].distributed._register_comm_hook(
+            ddp.reducer, (seen, ddp.process_group), _hook
+        )
+    except RuntimeError:  # also a hook that is torch's own is in no list
+        return False
+    return True
+
+
 def _numbered(bad, numbers):
     """With the numbers of parameters for those of tensors."""
     return [(numbers[tensor], *rest) for tensor, *rest in bad]
@@ -240,12 +256,12 @@ def unravel(flat, shape):
     return index[::-1]
 
 
-def _hook(check, bucket):
+def _hook(state, bucket):
+    check, group = state[0](), state[1]
     with Unseen():
-        if check.guard is not None:
+        if check is not None and check.guard is not None:
             check.scan_bucket(bucket)
         buffer = bucket.buffer()
-        group = check._ddp.process_group
         if buffer.is_sparse:
             buffer.div_(group.size())
         else:

@@ -79,13 +79,14 @@ class Guard:
     first_step: the number of the next step, as rebuild_batch counts
     mesh: the DeviceMesh whose replicated dimensions hold copies, where parameters do not tell
     collectives, recompute, memory: the checks beyond the three (docs/guard.md)
+    exchange: of another guard, to share it; one of its own by default
     """
 
     def __init__(self, model, optimizer, rebuild_batch=None, compute_loss=None, *, audit_every=10,
                  weights_every=1, peer_offset=None, deterministic=False, gate=None,
                  on_alarm="stop", folder="tocsin-guard", timeout=60.0, scaler=None, max_norm=None,
-                 mesh=None, first_step=1, collectives=False, recompute=False,
-                 memory=False):  # fmt: skip
+                 mesh=None, first_step=1, collectives=False, recompute=False, memory=False,
+                 exchange=None):  # fmt: skip
         if on_alarm not in ACTIONS:
             raise ValueError(f"on_alarm is {on_alarm!r}, not one of {', '.join(ACTIONS)}")
         if gate not in (None, "vote", "audit"):
@@ -106,7 +107,7 @@ class Guard:
         self.passed = {}  # check, as findings name it -> the last step that passed it
         self.findings = []  # all so far
         self.named = {}  # rank -> the step at which a finding named it last
-        self.exchange = Exchange(timeout)
+        self.exchange = exchange or Exchange(timeout)
         self.rank, self.world_size = self.exchange.rank, self.exchange.world
         self._local = []  # findings that other ranks do not know yet
         self._can_skip = self._skip = False
