@@ -10,8 +10,9 @@
  * each kind and member is enough to see that every word arrived at its place; a change of one or
  * two words is seen for sure. Only if they differ are digests of each transfer wanted.
  *
- * What is summed up: results are equal on all members, and a slice of them is computed again from
- * the slices of all inputs.
+ * What is summed up: results are equal on all members. A slice of them is computed again from the
+ * slices of all inputs, which all members are sent; or all of it, of which each member computes one
+ * part, from what the others send to it alone, and tells what came of it.
  *
  * Threads: all functions are pure.
  */
@@ -44,7 +45,8 @@ extern "C" {
     X(6, RECEIVE, "message")                                                                       \
     X(7, RECEIVE_ANY, "message to any")                                                            \
     X(8, ALL_REDUCE, "all-reduce")                                                                 \
-    X(9, REDUCE_SCATTER, "reduce-scatter")
+    X(9, REDUCE_SCATTER, "reduce-scatter")                                                         \
+    X(10, REDUCE, "reduce")
 
 typedef enum tocsin_guard_call_kind {
 #define X(number, name, text) TOCSIN_GUARD_CALL_##name = number,
@@ -59,22 +61,30 @@ typedef enum tocsin_guard_operation {
     TOCSIN_GUARD_MAXIMUM
 } tocsin_guard_operation;
 
+/* Of a reduction: is more known than its slice? */
+typedef enum tocsin_guard_whole {
+    TOCSIN_GUARD_WHOLE_NONE,
+    TOCSIN_GUARD_WHOLE_HELD,    /* this member keeps what it gave and got */
+    TOCSIN_GUARD_WHOLE_VERIFIED /* it has computed its part of the result again */
+} tocsin_guard_whole;
+
 /* A record (136 bytes), followed by `payload` bytes and zeros up to a multiple of 8. The payload of
  * a transfer is empty, or 2 * members digests: what went to member 0, 1, ..., what came from them.
- * That of a reduction is empty (not recomputed); of an all-reduce the slice of this member's input,
- * and, if it is `source`, of the result; of a reduce-scatter the slices of this member's inputs for
- * member 0, 1, ..., and of its result. */
+ * That of a reduction is empty (not recomputed); of an all-reduce or reduce the slice of this
+ * member's input, and, if it is `source`, of the result; of a reduce-scatter the slices of this
+ * member's inputs for member 0, 1, ..., and of its result. If the whole was verified, it is a
+ * tocsin_guard_reduced: what this member found in its part. */
 typedef struct tocsin_guard_call {
     uint64_t group;  /* the same number on all members, and of no other group */
     uint64_t number; /* of the call in its group; of a message in its channel (source, target) */
     uint32_t kind;
     uint32_t members, member;
-    uint32_t source,
-        target;     /* members: of a message; source: who tells the slice of an all-reduce */
-    uint32_t width; /* bytes of an element */
+    uint32_t source, target; /* members: of a message; source: who tells the slice of an all-reduce,
+                                the root of a reduce */
+    uint32_t width;          /* bytes of an element */
     uint32_t dtype, operation;
     uint32_t ring;          /* 1: reduced in the order of gloo's ring, it seems; 2: seen before */
-    uint32_t zero;          /* reserved */
+    uint32_t whole;         /* tocsin_guard_whole */
     uint64_t count;         /* elements: of the longest transfer, of a reduction's whole input */
     uint64_t first, length; /* the slice; of a reduce-scatter in each member's part */
     uint64_t payload;
@@ -88,10 +98,17 @@ TOCSIN_API tocsin_digest tocsin_guard_transfer_sum(const tocsin_digest *transfer
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
+/* The order in which a sum is added up. */
+typedef enum tocsin_guard_ring {
+    TOCSIN_GUARD_RING_NONE,   /* unknown */
+    TOCSIN_GUARD_RING_EVEN,   /* of gloo's all-reduce: as many pieces as it takes, equally long */
+    TOCSIN_GUARD_RING_FILLED, /* of gloo's reduce: pieces as long as may be */
+} tocsin_guard_ring;
+
 typedef struct tocsin_guard_reduction {
     tocsin_dtype dtype;
     tocsin_guard_operation operation;
-    bool ring;
+    tocsin_guard_ring ring;
     uint32_t members;
     uint64_t count;            /* elements of the whole input */
     uint64_t first, length;    /* the slice */
@@ -100,11 +117,23 @@ typedef struct tocsin_guard_reduction {
 } tocsin_guard_reduction;
 
 typedef struct tocsin_guard_reduced {
-    uint64_t wrong; /* elements that no order of additions gives */
+    uint64_t recomputed; /* elements */
+    uint64_t wrong;      /* elements that no order of additions gives */
     uint64_t other; /* elements that the ring's order does not give (ring only; wrong ones too) */
     uint64_t first; /* the first of them, as an element of the whole */
     double expected, seen, bound;
 } tocsin_guard_reduced;
+
+/* Add what was found in another part of the same reduction; `first` is that of the earlier call. */
+TOCSIN_API void tocsin_guard_reduced_add(tocsin_guard_reduced *sum,
+                                         const tocsin_guard_reduced *part);
+
+/* The slice of a reduction that is computed again in a step: of `span` elements a 61st, but at
+ * least 1024, at a place that nothing but the key knows. `position`: of the call among those of its
+ * group in this step. A call of the same position and span meets each element in any 61 steps in a
+ * row, and so in 61 calls if it is made every n-th step, n no multiple of 61. */
+TOCSIN_API void tocsin_guard_reduction_slice(uint64_t key, uint64_t step, uint64_t position,
+                                             uint64_t span, uint64_t *first, uint64_t *length);
 
 /* true: the dtype and operation can be recomputed. */
 TOCSIN_API bool tocsin_guard_reduction_known(tocsin_dtype dtype, tocsin_guard_operation operation);
@@ -119,19 +148,36 @@ TOCSIN_API bool tocsin_guard_reduction_known(tocsin_dtype dtype, tocsin_guard_op
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_reduction_check(
     const tocsin_guard_reduction *reduction, tocsin_guard_reduced *reduced, tocsin_error *error);
 
+/* Elements [first, first + length) of a reduction: those of each member's input, by member, and of
+ * the result. */
+typedef struct tocsin_guard_part {
+    uint64_t first, length;
+    const void *const *inputs;
+    const void *result;
+} tocsin_guard_part;
+
+/* Compute a part of a call again and add what is found to *found. `call`: of any member, without
+ * its payload. Errors: as of tocsin_guard_reduction_check. */
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_part_check(const tocsin_guard_call *call,
+                                                                   const tocsin_guard_part *part,
+                                                                   tocsin_guard_reduced *found,
+                                                                   tocsin_error *error);
+
 /* ---- the judgement --------------------------------------------------------------------------- */
 
 /* What becomes of a call. OPEN: not all members have told of it; WANTED: it failed, and is to be
- * judged again with the digests of each transfer; REORDERED: its bits are those of another order
- * than the ring's, all of them within the bound, and many, or the order was not seen before;
- * UNCOVERED: its records cannot be compared. */
+ * judged again with the digests of each transfer; WHOLE: all members hold all of a reduction, each
+ * is to verify its part, and it is to be judged again with what they found; REORDERED: its bits are
+ * those of another order than the ring's, all of them within the bound, and many, or the order was
+ * not seen before; UNCOVERED: its records cannot be compared. */
 typedef enum tocsin_guard_call_state {
     TOCSIN_GUARD_CALL_OPEN,
     TOCSIN_GUARD_CALL_PASSED,
     TOCSIN_GUARD_CALL_WANTED,
     TOCSIN_GUARD_CALL_FAILED,
     TOCSIN_GUARD_CALL_REORDERED,
-    TOCSIN_GUARD_CALL_UNCOVERED
+    TOCSIN_GUARD_CALL_UNCOVERED,
+    TOCSIN_GUARD_CALL_WHOLE
 } tocsin_guard_call_state;
 
 typedef struct tocsin_guard_message {
@@ -149,7 +195,8 @@ typedef struct tocsin_guard_calls {
 } tocsin_guard_calls;
 
 /* Judge all calls of which every member has told. states: one for each record of rank `own`, in
- * their order; `state_count` must be their number. *wanted: calls of any rank that are WANTED.
+ * their order; `state_count` must be their number. *wanted: calls of any rank that are WANTED
+ * or WHOLE.
  * *finding is NULL if nothing failed; else it
  * tells of the first failed call, and counts the others. Named is, in groups of at least 3, the one
  * rank whose copy of what others received alike is another one, or that is at an end of all

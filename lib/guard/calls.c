@@ -30,8 +30,15 @@ static uint64_t slice_copies(const tocsin_guard_call *call)
     return call->member == call->source ? 2 : 1;
 }
 
+static bool is_verified(const tocsin_guard_call *call)
+{
+    return call->whole == TOCSIN_GUARD_WHOLE_VERIFIED;
+}
+
 static bool payload_fits(const tocsin_guard_call *call)
 {
+    if (call_is_reduction(call->kind) && is_verified(call))
+        return call->payload == sizeof(tocsin_guard_reduced);
     if (call->payload == 0)
         return true;
     if (call->kind <= TOCSIN_GUARD_CALL_SCATTER)
@@ -43,7 +50,8 @@ static bool payload_fits(const tocsin_guard_call *call)
 
 static bool call_valid(const tocsin_guard_call *call)
 {
-    return call->kind <= TOCSIN_GUARD_CALL_REDUCE_SCATTER && call->members > 0 &&
+    return call->kind <= TOCSIN_GUARD_CALL_REDUCE && call->members > 0 &&
+           call->whole <= TOCSIN_GUARD_WHOLE_VERIFIED &&
            call->members <= TOCSIN_GUARD_MEMBERS_MAX && call->member < call->members &&
            call->source < call->members && call->target < call->members && call->width > 0 &&
            call->width <= 16 && call->first <= call_span(call) &&
@@ -155,7 +163,7 @@ static bool comparable(const tocsin_guard_call *a, const tocsin_guard_call *b)
            (!call_is_reduction(a->kind) ||
             (a->count == b->count && a->dtype == b->dtype && a->operation == b->operation &&
              a->ring == b->ring && a->first == b->first && a->length == b->length &&
-             a->source == b->source));
+             a->source == b->source && is_verified(a) == is_verified(b)));
 }
 
 /* OPEN, UNCOVERED, or PASSED: it can be judged. */
@@ -200,7 +208,7 @@ static tocsin_status judge_all(const tocsin_guard_calls *calls, const record_lis
         } else {
             TOCSIN_VEC_FREE(&here.transfers);
         }
-        *wanted += state == TOCSIN_GUARD_CALL_WANTED;
+        *wanted += state == TOCSIN_GUARD_CALL_WANTED || state == TOCSIN_GUARD_CALL_WHOLE;
         for (uint32_t m = 0; m < whole.count; ++m) {
             if (whole.records[m].rank == calls->own)
                 states[whole.records[m].place] = (uint8_t)state;

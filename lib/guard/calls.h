@@ -3,7 +3,8 @@
  *   calls.c        records sorted into calls; what becomes of each
  *   delivery.c     the verdict on one call, and the finding
  *   transfer_sum.c where transfers stand in one imagined tensor
- *   reduction.c    a slice, computed again
+ *   reduction.c    a slice or a part, computed again
+ *   slice.c        which slice
  */
 #ifndef TOCSIN_GUARD_CALLS_H
 #define TOCSIN_GUARD_CALLS_H
@@ -36,7 +37,6 @@ typedef struct call_failure {
     TOCSIN_VEC(bad_transfer) transfers; /* what was moved, or: */
     bool results_differ;                /* what was reduced */
     tocsin_guard_reduced reduced;
-    uint64_t recomputed; /* elements */
     int64_t culprit;     /* index of a record, -1: nobody can be named */
 } call_failure;
 

@@ -6,6 +6,7 @@
  *     several that are wrong need not be all at fault; but a single one that is alone with its copy
  *     got it, or keeps it, wrong;
  *   - direct transfers: a rank at an end of each of them, with several others at the other ends.
+ * A wrong sum convicts nobody: which of its terms was another one, it does not tell.
  * Cost: O(members) while nothing differs, else O(members^2).
  */
 #include "guard/calls.h"
@@ -143,36 +144,51 @@ static bool results_equal(const whole_call *whole)
     return true;
 }
 
-/* Recompute one slice: of all inputs the part-th of their payload. */
-static tocsin_status check_slice(const whole_call *whole, const void **inputs, uint32_t part,
+static tocsin_guard_ring order_of(const tocsin_guard_call *call)
+{
+    if (call->ring == 0)
+        return TOCSIN_GUARD_RING_NONE;
+    return call->kind == TOCSIN_GUARD_CALL_REDUCE ? TOCSIN_GUARD_RING_FILLED
+                                                  : TOCSIN_GUARD_RING_EVEN;
+}
+
+tocsin_status tocsin_guard_part_check(const tocsin_guard_call *call, const tocsin_guard_part *part,
+                                      tocsin_guard_reduced *found, tocsin_error *error)
+{
+    if (!call_is_reduction(call->kind) ||
+        tocsin_dtype_bytes((tocsin_dtype)call->dtype) != call->width)
+        return tocsin_error_set(error, TOCSIN_E_ARGUMENT, "no reduction of known elements");
+    tocsin_guard_reduction reduction = {.dtype = (tocsin_dtype)call->dtype,
+                                        .operation = (tocsin_guard_operation)call->operation,
+                                        .ring = order_of(call),
+                                        .members = call->members,
+                                        .count = call->count,
+                                        .first = part->first,
+                                        .length = part->length,
+                                        .inputs = part->inputs,
+                                        .result = part->result};
+    tocsin_guard_reduced here;
+    TOCSIN_TRY(tocsin_guard_reduction_check(&reduction, &here, error));
+    tocsin_guard_reduced_add(found, &here);
+    return TOCSIN_OK;
+}
+
+/* Recompute one slice: of all inputs the k-th of their payload. */
+static tocsin_status check_slice(const whole_call *whole, const void **inputs, uint32_t k,
                                  call_failure *failure, tocsin_error *error)
 {
     const tocsin_guard_call *call = whole->records[0].call;
     bool scattered = call->kind == TOCSIN_GUARD_CALL_REDUCE_SCATTER;
     uint64_t bytes = call->length * call->width;
-    uint32_t holder = scattered ? part : call->source;
+    uint32_t holder = scattered ? k : call->source;
     for (uint32_t m = 0; m < whole->count; ++m)
-        inputs[m] = whole->records[m].payload + part * bytes;
-    tocsin_guard_reduction reduction = {.dtype = (tocsin_dtype)call->dtype,
-                                        .operation = (tocsin_guard_operation)call->operation,
-                                        .ring = call->ring != 0,
-                                        .members = whole->count,
-                                        .count = call->count,
-                                        .first = part * call_span(call) + call->first,
-                                        .length = call->length,
-                                        .inputs = inputs,
-                                        .result = whole->records[holder].payload +
-                                                  bytes * (scattered ? call->members : 1)};
-    tocsin_guard_reduced here, *sum = &failure->reduced;
-    TOCSIN_TRY(tocsin_guard_reduction_check(&reduction, &here, error));
-    failure->recomputed += call->length;
-    if (sum->wrong + sum->other == 0) {
-        *sum = here;
-    } else {
-        sum->wrong += here.wrong;
-        sum->other += here.other;
-    }
-    return TOCSIN_OK;
+        inputs[m] = whole->records[m].payload + k * bytes;
+    tocsin_guard_part part = {.first = k * call_span(call) + call->first,
+                              .length = call->length,
+                              .inputs = inputs,
+                              .result = whole->records[holder].payload +
+                                        bytes * (scattered ? call->members : 1)};
+    return tocsin_guard_part_check(call, &part, &failure->reduced, error);
 }
 
 static tocsin_status judge_slices(const whole_call *whole, call_failure *failure,
@@ -196,6 +212,25 @@ static tocsin_status judge_slices(const whole_call *whole, call_failure *failure
     return status;
 }
 
+/* Do all members say so? */
+static bool all_whole(const whole_call *whole, tocsin_guard_whole wanted)
+{
+    for (uint32_t m = 0; m < whole->count; ++m) {
+        if (whole->records[m].call->whole != wanted)
+            return false;
+    }
+    return true;
+}
+
+static void judge_parts(const whole_call *whole, call_failure *failure)
+{
+    for (uint32_t m = 0; m < whole->count; ++m) {
+        tocsin_guard_reduced part;
+        memcpy(&part, whole->records[m].payload, sizeof part);
+        tocsin_guard_reduced_add(&failure->reduced, &part);
+    }
+}
+
 static tocsin_status judge_reduction(const whole_call *whole, tocsin_guard_call_state *state,
                                      call_failure *failure, tocsin_error *error)
 {
@@ -206,12 +241,19 @@ static tocsin_status judge_reduction(const whole_call *whole, tocsin_guard_call_
         failure->culprit = lone_result(whole);
         return TOCSIN_OK;
     }
-    TOCSIN_TRY(judge_slices(whole, failure, error));
+    if (all_whole(whole, TOCSIN_GUARD_WHOLE_HELD)) {
+        *state = TOCSIN_GUARD_CALL_WHOLE;
+        return TOCSIN_OK;
+    }
+    if (all_whole(whole, TOCSIN_GUARD_WHOLE_VERIFIED))
+        judge_parts(whole, failure);
+    else
+        TOCSIN_TRY(judge_slices(whole, failure, error));
     uint64_t other = failure->reduced.other;
     if (failure->reduced.wrong == 0 && other == 0)
         *state = TOCSIN_GUARD_CALL_PASSED;
     else if (failure->reduced.wrong == 0 &&
-             (call->ring < 2 || (other > REORDERED_MIN && other > failure->recomputed / 8)))
+             (call->ring < 2 || (other > REORDERED_MIN && other > failure->reduced.recomputed / 8)))
         *state = TOCSIN_GUARD_CALL_REORDERED;
     return TOCSIN_OK;
 }
@@ -286,7 +328,7 @@ static void put_reduced(tocsin_json *json, const tocsin_guard_call *call,
                         const call_failure *failure)
 {
     const tocsin_guard_reduced *reduced = &failure->reduced;
-    tocsin_json_put_unsigned(json, "recomputed", failure->recomputed);
+    tocsin_json_put_unsigned(json, "recomputed", reduced->recomputed);
     tocsin_json_put_unsigned(json, "wrong", reduced->wrong);
     if (call->ring)
         tocsin_json_put_unsigned(json, "not_as_in_ring", reduced->other);
@@ -374,7 +416,10 @@ tocsin_status tocsin_call_finding(const whole_call *whole, const call_failure *f
         draft.content.cause = tocsin_draft_cause(&draft, calls->named, calls->named_count);
         tocsin_string_printf(&draft.text, "; rank %u or its link is wrong", rank);
     } else {
-        tocsin_string_append_text(&draft.text, "; either end or what lies between may be wrong");
+        tocsin_string_append_text(&draft.text, call_is_reduction(call->kind)
+                                                   ? "; a rank or a link is wrong"
+                                                   : "; either end or what lies between may be "
+                                                     "wrong");
     }
     return tocsin_draft_finish(&draft, finding, error);
 }

@@ -158,9 +158,16 @@ def reduce_scatter_single():
     return tensor
 
 
+def reduce():
+    """The root's; what the others hold then is nobody's."""
+    tensor = mine(700)
+    dist.reduce(tensor, 1)
+    return tensor if dist.get_rank() == 1 else mine()
+
+
 KINDS = (all_gather, all_gather_single, broadcast, all_to_all, all_to_all_single, gather, scatter,
          message, messages_around, all_reduce, all_reduce_later, all_reduce_future,
-         all_reduce_maximum, reduce_scatter, reduce_scatter_single)  # fmt: skip
+         all_reduce_maximum, reduce, reduce_scatter, reduce_scatter_single)  # fmt: skip
 
 
 def healthy():
@@ -183,7 +190,7 @@ METHODS = {
     "all_to_all": "alltoall", "all_to_all_single": "all_to_all_single", "gather": "gather",
     "scatter": "scatter", "message": "send", "messages_around": "send", "all_reduce": "allreduce",
     "all_reduce_later": "allreduce", "all_reduce_future": "allreduce",
-    "all_reduce_maximum": "allreduce", "reduce_scatter": "reduce_scatter",
+    "all_reduce_maximum": "allreduce", "reduce": "reduce", "reduce_scatter": "reduce_scatter",
     "reduce_scatter_single": "reduce_scatter_single",
 }  # fmt: skip
 
@@ -319,6 +326,130 @@ def stops():
     finally:
         guard.close()
         fault.end()
+
+
+# ---- reductions as a whole ----------------------------------------------------------------------
+
+
+def sums():
+    """Of many types, in large and small groups, some of them longer than gloo's pieces."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int32):
+        yield "all_reduce", dist.ReduceOp.SUM, dtype, 70001, None
+    for root in range(2):
+        yield "reduce", dist.ReduceOp.AVG, torch.float32, 2000003, root
+    yield "all_reduce", dist.ReduceOp.AVG, torch.float32, 2000003, None
+    yield "all_reduce", dist.ReduceOp.MAX, torch.float32, 3001, None
+    yield "reduce_scatter", dist.ReduceOp.SUM, torch.float32, 3001, None
+    yield "reduce_scatter_tensor", dist.ReduceOp.SUM, torch.float32, 300001, None
+
+
+def add_up(kind, operation, dtype, count, root, group):
+    if kind.startswith("reduce_scatter"):
+        inputs = [each.to(dtype) for each in parts(count)][: dist.get_world_size(group)]
+        tensor = torch.empty(count, dtype=dtype)
+        inputs = torch.cat(inputs) if kind.endswith("tensor") else inputs
+        getattr(dist, kind)(tensor, inputs, operation, group=group)
+        return
+    tensor = (mine(count) * 100).to(dtype)
+    if kind == "reduce":
+        dist.reduce(tensor, root, operation, group=group)
+    else:
+        dist.all_reduce(tensor, operation, group=group)
+
+
+def healthy_whole():
+    """Every element of each sum is computed again, in one piece or in many."""
+    from tocsin.guard import whole_reductions
+
+    pair = dist.new_group([0, 1])
+    guard = guarded(collectives=True, audit_every=2)
+    plain = whole_reductions._PIECE
+    for piece in (plain, plain, plain, 1 << 16):
+        whole_reductions._PIECE = piece
+        for what in sums():
+            if what[3] > 1 << 20 and piece != plain:
+                continue
+            add_up(*what, None)
+            if dist.get_rank() < 2:
+                add_up(*what, pair)
+        guard.step()
+    whole_reductions._PIECE = plain
+    check = guard.collective_check
+    guard.close()
+    return {"findings": guard.findings, "whole": check.whole, "verified": check.verified,
+            "uncovered": check.uncovered, "held": check._held,
+            "rings": [group.ring for group in check._groups.values() if group.watched]}  # fmt: skip
+
+
+class Given(Fault):
+    """What this rank gives to an all-reduce is wrong in one bit of one element, each time."""
+
+    def __init__(self, rank, element):
+        super().__init__("all_reduce", [rank])
+        self.element = element
+
+    def call(self, group, tensors, *arguments):
+        spared = group.group_desc.startswith("tocsin-guard")
+        if not spared and self.on and dist.get_rank() in self.ranks:
+            tensors[0].view(-1)[self.element].mul_(1.5)
+        return self.original(group, tensors, *arguments)
+
+
+def out_of_sight(count, steps):
+    """An element that no slice of these steps has."""
+    from tocsin import _core
+    from tocsin.guard.collective_calls import Group
+
+    key = Group(dist.group.WORLD, dist).key
+    seen = set()
+    for step in steps:
+        first, length = _core.guard_reduction_slice(key, step, 1, count)
+        seen.update(range(first, first + length))
+    return next(each for each in range(count // 2, count) if each not in seen)
+
+
+def given_fault():
+    """Found in the first audited step, wherever it is."""
+    count = 100000
+    element = out_of_sight(count, range(1, 5))
+    fault = Given(1, element)
+    guard = guarded(collectives=True, audit_every=4)
+    for _ in range(5):
+        dist.all_reduce(mine(count))
+        guard.step()
+    guard.close()
+    fault.end()
+    return {"element": element, "findings": _found(guard),
+            "index": [each["index"] for each in guard.findings]}  # fmt: skip
+
+
+def given_before_a_save():
+    """No step is audited, but the save is. Once healthy, once not."""
+    model = DistributedDataParallel(nn.Linear(300, 20))
+    element = out_of_sight(6020, range(1, 3))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    seen = []
+    for on in (False, True):
+        fault = Given(2, element)
+        guard = guarded(
+            model, optimizer, rebuild_batch=lambda step, rank: torch.ones(4, 300) * step,
+            compute_loss=lambda model, x: model(x).square().mean(), gate="audit",
+            audit_every=1000, collectives=True,
+        )  # fmt: skip
+        fault.on = on
+        for step in (1, 2):
+            optimizer.zero_grad()
+            guard.step(guard.compute_loss(torch.ones(4, 300) * step))
+        path = os.path.join(guard.folder, "model.pt")
+        state = model.module.state_dict() if dist.get_rank() == 0 else None
+        generator = torch.get_rng_state()
+        saved = guard.save(state, path).state
+        seen.append([saved, os.path.exists(path), guard.collective_check.whole,
+                     torch.equal(generator, torch.get_rng_state()),
+                     [[each["check"], each["index"], each["step"]] for each in guard.findings]])
+        guard.close()
+        fault.end()
+    return {"element": element, "seen": seen}
 
 
 # ---- activations and weights --------------------------------------------------------------------

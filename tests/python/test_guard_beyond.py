@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-COLLECTIVES = "healthy faults everywhere in_ddp from_anyone stops".split()
+COLLECTIVES = ("healthy faults everywhere in_ddp from_anyone stops healthy_whole given_fault "
+               "given_before_a_save").split()  # fmt: skip
 ACTIVATIONS = ("healthy_activations healthy_shards healthy_shards_in_bfloat16 saved_fault "
                "recompute_fault recompute_fault_unrepeatable written_in_place").split()  # fmt: skip
 WEIGHTS = "memory_fault memory_stops written_by_the_program".split()
@@ -36,7 +37,7 @@ def test_healthy_collectives(seen):
     for rank, result in enumerate(seen[0]["healthy"]):
         assert result["same"] and result["findings"] == []
         assert (result["uncovered"], result["left"]) == (0, 0)
-        assert result["verified"] == 3 * (16 if rank == 2 else 17)  # a message from 0 to 1
+        assert result["verified"] == 3 * (17 if rank == 2 else 18)  # a message from 0 to 1
         assert result["restored"]
 
 
@@ -64,7 +65,7 @@ def test_a_wrong_bit_in_each_collective(seen):
         if kind in ENDS:
             (transfer,) = finding["evidence"]["transfers"]
             assert (transfer["from"], transfer["to"], transfer["element"]) == (*ENDS[kind], 0)
-        if kind.startswith("reduce_scatter"):
+        if kind.startswith("reduce"):
             assert finding["evidence"]["wrong"] == 1
             assert finding["index"] == [40 if kind == "reduce_scatter" else 0]
 
@@ -85,6 +86,30 @@ def test_unknown_senders(seen):
     assert [each["findings"] for each in results["from_anyone"]] == [[], [], []]
     assert all(each["uncovered"] for each in results["from_anyone"])
     assert "recv_anysource is not verified" in errors
+
+
+def test_healthy_sums_as_a_whole(seen):
+    """In steps 2 and 4, in the order of gloo's ring, which is kept: all but the three of the last
+    step that are too long for many pieces, and in both groups."""
+    for rank, result in enumerate(seen[0]["healthy_whole"]):
+        groups = 1 if rank == 2 else 2
+        assert result["whole"] == 19 * groups and result["verified"] == 41 * groups
+        assert result["findings"] == [] and (result["uncovered"], result["held"]) == (0, 0)
+        assert result["rings"] == [2] * groups
+
+
+def test_a_wrong_term_where_no_slice_is(seen):
+    """An audited step finds it, and so does a save that wants an audit."""
+    for rank in seen[0]["given_fault"]:
+        assert rank["index"] == [[rank["element"]]]
+        assert [(each["check"], each["ranks"], each["step"]) for each in rank["findings"]] == [
+            ("collective", [], 4)
+        ]
+    for rank, result in enumerate(seen[0]["given_before_a_save"]):
+        healthy, faulty = result["seen"]
+        assert healthy == ["verified", rank == 0, 1, True, []]
+        assert faulty[:4] == ["quarantined", False, 0, True]
+        assert faulty[4][0] == ["collective", [result["element"]], 2]
 
 
 def test_exit_code(seen):

@@ -147,7 +147,7 @@ static void test_bad_records(void **state)
     uint8_t states[1];
     (void)state;
     made_begin(&made, TOCSIN_GUARD_CALL_ALL_GATHER, 3, &seed);
-    for (int change = 0; change < 8; ++change) {
+    for (int change = 0; change < 9; ++change) {
         tocsin_error error = {0};
         made.details = true;
         made_tell(&made);
@@ -157,9 +157,10 @@ static void test_bad_records(void **state)
         call->payload = change == 2 ? UINT64_MAX - 3 : call->payload;
         call->members = change == 3 ? 0 : call->members;
         call->member = change == 4 ? 3 : call->member;
-        call->kind = change == 5 ? 10 : call->kind;
+        call->kind = change == 5 ? 11 : call->kind;
         call->width = change == 6 ? 0 : call->width;
         call->first = change == 7 ? call->count + 1 : call->first;
+        call->whole = change == 8 ? TOCSIN_GUARD_WHOLE_VERIFIED + 1 : 0;
         assert_int_equal(made_judge(&made, 0, states, 1, &finding, &error), TOCSIN_E_FORMAT);
         assert_null(finding);
     }
@@ -339,6 +340,53 @@ static void test_reduction_calls(void **state)
     assert_null(finding);
 }
 
+static void set_whole(made_collective *told, uint32_t member, tocsin_guard_whole whole)
+{
+    ((tocsin_guard_call *)told->bytes[member])->whole = whole;
+}
+
+/* A member tells what it found in its part instead of its slice. */
+static void tell_part(made_collective *told, uint32_t member, tocsin_guard_reduced part)
+{
+    tocsin_guard_call *call = (tocsin_guard_call *)told->bytes[member];
+    call->whole = TOCSIN_GUARD_WHOLE_VERIFIED;
+    call->payload = sizeof part;
+    memcpy(call + 1, &part, sizeof part);
+    told->messages[member].size = sizeof *call + sizeof part;
+}
+
+static void test_whole_reductions(void **state)
+{
+    static made_collective told;
+    made_reduction made;
+    tocsin_guard_finding *finding;
+    (void)state;
+    reduce(&made, false);
+    tell_reduction(&made, &told);
+    set_whole(&told, 0, TOCSIN_GUARD_WHOLE_HELD);
+    set_whole(&told, 1, TOCSIN_GUARD_WHOLE_HELD);
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_PASSED); /* the slice alone */
+    set_whole(&told, 2, TOCSIN_GUARD_WHOLE_HELD);
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_WHOLE);
+    assert_null(finding);
+    tocsin_guard_reduced right = {.recomputed = 10},
+                         bad = {.recomputed = 10, .wrong = 1, .other = 1, .first = 17, .seen = 2};
+    tell_part(&told, 0, right);
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_UNCOVERED);
+    tell_part(&told, 1, right);
+    tell_part(&told, 2, right);
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_PASSED);
+    tell_part(&told, 1, bad);
+    assert_int_equal(judged(&told, &finding), TOCSIN_GUARD_CALL_FAILED);
+    assert_int_equal(finding->index[0], 17);
+    assert_non_null(strstr(finding->evidence, "\"recomputed\":30,\"wrong\":1"));
+    tocsin_guard_finding_free(finding);
+    ((tocsin_guard_call *)told.bytes[2])->payload = 0; /* says nothing */
+    uint8_t states[1];
+    tocsin_error error;
+    assert_int_equal(made_judge(&told, 0, states, 1, &finding, &error), TOCSIN_E_FORMAT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_sums_without_a_value),
         cmocka_unit_test(test_exact_reductions),
         cmocka_unit_test(test_reduction_calls),
+        cmocka_unit_test(test_whole_reductions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

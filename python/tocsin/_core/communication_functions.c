@@ -55,6 +55,104 @@ static PyObject *guard_reduction_known(PyObject *module, PyObject *args)
     return PyLong_FromLong(known ? (long)dtype : 0);
 }
 
+static PyObject *guard_reduction_slice(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long key, step, position, span;
+    uint64_t first, length;
+    if (!PyArg_ParseTuple(args, "KKKK:guard_reduction_slice", &key, &step, &position, &span))
+        return NULL;
+    tocsin_guard_reduction_slice(key, step, position, span, &first, &length);
+    return Py_BuildValue("(KK)", (unsigned long long)first, (unsigned long long)length);
+}
+
+/* ---- a part of a reduction ------------------------------------------------------------------- */
+
+typedef struct part_buffers {
+    Py_buffer *buffers; /* inputs, then the result */
+    const void **inputs;
+    size_t count;
+} part_buffers;
+
+static void part_release(part_buffers *part)
+{
+    for (size_t b = 0; b < part->count; ++b)
+        PyBuffer_Release(&part->buffers[b]);
+    PyMem_Free(part->buffers);
+    PyMem_Free(part->inputs);
+}
+
+/* All are as long as the result. */
+static bool part_take(PyObject *inputs, PyObject *result, part_buffers *part)
+{
+    size_t members = (size_t)PyTuple_GET_SIZE(inputs);
+    *part = (part_buffers){.buffers = PyMem_New(Py_buffer, members + 1),
+                           .inputs = PyMem_New(const void *, members + 1)};
+    if (part->buffers == NULL || part->inputs == NULL)
+        PyErr_NoMemory();
+    while (!PyErr_Occurred() && part->count <= members) {
+        Py_buffer *buffer = &part->buffers[part->count];
+        PyObject *object =
+            part->count < members ? PyTuple_GET_ITEM(inputs, (Py_ssize_t)part->count) : result;
+        if (PyObject_GetBuffer(object, buffer, PyBUF_SIMPLE) < 0)
+            break;
+        part->inputs[part->count++] = buffer->buf;
+        if (buffer->len != part->buffers[0].len)
+            PyErr_SetString(PyExc_ValueError, "parts are of different lengths");
+    }
+    if (!PyErr_Occurred())
+        return true;
+    part_release(part);
+    return false;
+}
+
+static PyObject *check_part(const tocsin_guard_call *call, uint64_t first,
+                            const part_buffers *buffers, tocsin_guard_reduced *found)
+{
+    size_t bytes = (size_t)buffers->buffers[0].len;
+    if (call->width == 0 || bytes % call->width != 0 || buffers->count - 1 != call->members)
+        return PyErr_Format(PyExc_ValueError, "not a part of each member");
+    tocsin_guard_part part = {.first = first,
+                              .length = bytes / call->width,
+                              .inputs = buffers->inputs,
+                              .result = buffers->inputs[call->members]};
+    tocsin_error error;
+    tocsin_status status;
+    Py_BEGIN_ALLOW_THREADS;
+    status = tocsin_guard_part_check(call, &part, found, &error);
+    Py_END_ALLOW_THREADS;
+    if (status != TOCSIN_OK)
+        return tocsin_guard_raise(status, &error);
+    return PyBytes_FromStringAndSize((const char *)found, sizeof *found);
+}
+
+static PyObject *guard_part_check(PyObject *module, PyObject *args)
+{
+    (void)module;
+    unsigned long long first;
+    Py_buffer record, known;
+    PyObject *inputs, *output, *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*KO!Oy*:guard_part_check", &record, &first, &PyTuple_Type,
+                          &inputs, &output, &known))
+        return NULL;
+    tocsin_guard_call call;
+    tocsin_guard_reduced found = {0};
+    part_buffers buffers;
+    bool begins = known.len == 0;
+    if (record.len != sizeof call || (!begins && known.len != sizeof found)) {
+        PyErr_SetString(PyExc_ValueError, "no record, or nothing found before");
+    } else if (part_take(inputs, output, &buffers)) {
+        memcpy(&call, record.buf, sizeof call);
+        if (!begins)
+            memcpy(&found, known.buf, sizeof found);
+        result = check_part(&call, first, &buffers, &found);
+        part_release(&buffers);
+    }
+    PyBuffer_Release(&record);
+    PyBuffer_Release(&known);
+    return result;
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 typedef struct message_list {
@@ -154,6 +252,11 @@ int tocsin_communication_module_exec(PyObject *module)
          PyDoc_STR("guard_transfer_sum(digests, member, outgoing) -> digest")},
         {"guard_reduction_known", guard_reduction_known, METH_VARARGS,
          PyDoc_STR("guard_reduction_known(dtype, operation) -> number of the dtype, or 0")},
+        {"guard_reduction_slice", guard_reduction_slice, METH_VARARGS,
+         PyDoc_STR("guard_reduction_slice(key, step, position, span) -> (first, length)")},
+        {"guard_part_check", guard_part_check, METH_VARARGS,
+         PyDoc_STR("guard_part_check(record, first, inputs, result, found) -> what is found, with "
+                   "what was found in parts before")},
         {"guard_calls", (PyCFunction)(void (*)(void))guard_calls, METH_VARARGS | METH_KEYWORDS,
          PyDoc_STR("guard_calls(messages, own, count, step, passed, named=None) -> (states, "
                    "number of wanted calls, finding or None)")},

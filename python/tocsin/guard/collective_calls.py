@@ -15,13 +15,12 @@ from tocsin.guard.exchange import DESCRIPTION
 _RECORD = struct.Struct("=QQ10I4Q")  # of tocsin_guard_call, less its two digests
 _NOTHING = bytes(digests.BYTES)
 _WORDS_MAX = 1 << 60
-_SLICE = 64  # a part of so many of a reduction is recomputed
-_SLICE_MIN = 1024  # elements; of less, all
 _ORDERED_MIN = 64  # elements that together show an order
 
 BROADCAST, ALL_GATHER, ALL_TO_ALL, GATHER, SCATTER = range(5)
-SEND, RECEIVE, RECEIVE_ANY, ALL_REDUCE, REDUCE_SCATTER = range(5, 10)
-OPEN, PASSED, WANTED, FAILED, REORDERED, UNCOVERED = range(6)
+SEND, RECEIVE, RECEIVE_ANY, ALL_REDUCE, REDUCE_SCATTER, REDUCE = range(5, 11)
+OPEN, PASSED, WANTED, FAILED, REORDERED, UNCOVERED, WHOLE = range(7)
+_NOT_WHOLE, _HELD, _VERIFIED = range(3)
 _OPERATIONS = ("SUM", "AVG", "MIN", "MAX")  # as lib/guard numbers them
 
 
@@ -29,16 +28,40 @@ class Group:
     """A process group of the job, as its members number its calls."""
 
     def __init__(self, group, distributed):
+        self.name = group.group_name
         self.ranks = distributed.get_process_group_ranks(group)
         self.members = len(self.ranks)
         self.member = group.rank()
         self.key = number_of(group.group_name, self.ranks)
         self.watched = not group.group_desc.startswith(DESCRIPTION) and self.members > 1
         self.calls = 0
+        self.step = self.before = 0  # the step under way, calls before it
+        self.reduced_in = 0  # the last step in which sums passed, and
+        self.reduced = None  # of the longest: elements, dtype, device
         self.messages = {}  # (tag, source, target) -> so many
         # are sums added up in the order of gloo's ring? 0: no, 1: it may be, 2: it was
         self.ring = 2 if self.members == 2 else 1  # two have one order
         self.gloo = {}  # kind of device -> does gloo serve it?
+
+    @property
+    def order(self):
+        """In which all ranks come to their groups; small ones first, which are often disjoint."""
+        return self.members, self.key
+
+    def number_call(self, step):
+        """Of a call that is about to be made in this step."""
+        if step != self.step:
+            self.step, self.before = step, self.calls
+        self.calls += 1
+        return self.calls
+
+    def passed(self, call, step):
+        if call.shows_order():
+            self.ring = self.ring and 2
+        if call.adds_floats:
+            longest = self.reduced if self.reduced_in == step else None
+            self.reduced_in = step
+            self.reduced = max(longest or call.like, call.like, key=lambda like: like[0])
 
     def ring_on(self, group, device):
         known = self.gloo.get(device.type)
@@ -64,7 +87,9 @@ class Call:
     slices = ()  # of a reduction: this member's, and that of the result
     result = None  # what to read when it is complete: () -> None
     result_slice = None
-    floating = False
+    adds_floats = False
+    inputs = like = None  # of a reduction: tensors; elements, dtype and device of its result
+    whole = found = None  # what is kept of it, what verifying a part of it found
 
     def __init__(self, group, kind, number, width):
         self.group, self.kind, self.number, self.width = group, kind, number, width
@@ -72,21 +97,26 @@ class Call:
 
     def shows_order(self):
         """Do its bits depend on the order in which it is added up?"""
-        sums = self.operation < _OPERATIONS.index("MIN")
-        return self.ring and sums and self.floating and self.length >= _ORDERED_MIN
+        return self.ring and self.adds_floats and self.length >= _ORDERED_MIN
 
     def record(self, details):
         payload = b""
         if self.kind <= SCATTER and details:
             payload = self.outgoing + self.incoming
+        elif self.found is not None:
+            payload = self.found
         elif self.kind >= ALL_REDUCE:
             payload = b"".join(map(_bytes, self.slices))
-        fields = _RECORD.pack(
+        return self.head(len(payload)) + payload.ljust(-(-len(payload) // 8) * 8, b"\0")
+
+    def head(self, payload=0):
+        """The record, less its payload of so many bytes."""
+        whole = _NOT_WHOLE if self.whole is None else _HELD if self.found is None else _VERIFIED
+        return _RECORD.pack(
             self.key, self.number, self.kind, self.group.members, self.group.member, self.source,
-            self.target, self.width, self.dtype, self.operation, self.ring, 0, self.count,
-            self.first, self.length, len(payload),
-        )  # fmt: skip
-        return fields + self.sent + self.received + payload.ljust(-(-len(payload) // 8) * 8, b"\0")
+            self.target, self.width, self.dtype, self.operation, self.ring, whole, self.count,
+            self.first, self.length, payload,
+        ) + self.sent + self.received  # fmt: skip
 
 
 def _bytes(tensor):
@@ -231,16 +261,19 @@ def _receive(state, tensors, source, tag=0):
 
 
 def _reduced(state, kind, number, inputs, result, options, ring):
-    """inputs: of an all-reduce one tensor, of a reduce-scatter a part for each member."""
+    """inputs: of a reduce-scatter a part for each member, else one tensor."""
     call = Call(state, kind, number, result.element_size())
     call.count = sum(each.numel() for each in inputs)
     operation = next((n for n, name in enumerate(_OPERATIONS)
                       if options.reduceOp == getattr(_reduce_op(), name)), len(_OPERATIONS))
     name = str(result.dtype).removeprefix("torch.")
+    call.source = options.rootRank if kind == REDUCE else number % state.members
     call.dtype = _core.guard_reduction_known(name, operation)
     if call.dtype:
         call.operation, call.ring = operation, ring
-        call.floating = result.is_floating_point()
+        call.like = result.numel(), result.dtype, result.device
+        call.adds_floats = operation < _OPERATIONS.index("MIN") and result.is_floating_point()
+        call.inputs = inputs
         _choose_slice(call, state, inputs, result)
 
     def read():
@@ -248,8 +281,11 @@ def _reduced(state, kind, number, inputs, result, options, ring):
             call.received = digests.digest([result.detach()])
         if call.result_slice is not None:
             call.slices += (call.result_slice.clone(),)
+        if call.whole is not None:
+            call.whole.keep_result(call, result)
 
-    call.result = read
+    if kind != REDUCE or state.member == call.source:
+        call.result = read
     return call
 
 
@@ -259,11 +295,10 @@ def _reduce_op():
 
 def _choose_slice(call, state, inputs, result):
     """A slice of each input, the same on all ranks, where no fault expects it."""
-    chance = number_of(state.key, call.number)
-    span = result.numel()
-    call.source = chance % state.members
-    call.length = max(min(span, _SLICE_MIN), -(-span // _SLICE))
-    call.first = (chance >> 16) % (span - call.length + 1)
+    position = state.calls - state.before
+    call.first, call.length = _core.guard_reduction_slice(
+        state.key, state.step, position, result.numel()
+    )
 
     def cut(tensor):
         return _flat(tensor)[call.first : call.first + call.length]
@@ -276,6 +311,11 @@ def _choose_slice(call, state, inputs, result):
 def _all_reduce(state, number, tensors, options, ring):
     tensor = _one(tensors)
     return _reduced(state, ALL_REDUCE, number, [tensor], tensor, options, ring)
+
+
+def _reduce(state, number, tensors, options, ring):
+    tensor = _one(tensors)
+    return _reduced(state, REDUCE, number, [tensor], tensor, options, ring)
 
 
 def _reduce_scatter(state, number, outputs, inputs, options, ring):
@@ -298,7 +338,7 @@ COLLECTIVES = {
     "gather": _gather, "scatter": _scatter,
 }  # fmt: skip
 REDUCTIONS = {
-    "allreduce": _all_reduce, "reduce_scatter": _reduce_scatter,
+    "allreduce": _all_reduce, "reduce": _reduce, "reduce_scatter": _reduce_scatter,
     "reduce_scatter_single": _reduce_scatter_single,
     "_reduce_scatter_base": _reduce_scatter_single,
 }  # fmt: skip

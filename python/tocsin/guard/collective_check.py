@@ -4,6 +4,7 @@ Python functions of torch.distributed end in methods of ProcessGroup, so these a
 guard looks: they digest what goes in before the call. What comes out is digested when the work is
 waited for. Before each update the ranks put together what they have of each call, and
 lib/guard judges. No message goes out in between, so the order in which ranks wait does not matter.
+Of a reduction a slice is verified, in audited steps the whole (whole_reductions.py).
 """
 
 import sys
@@ -12,8 +13,9 @@ import weakref
 
 from tocsin import _core
 from tocsin.guard import collective_calls as calls_of
-from tocsin.guard import digests
+from tocsin.guard import digests, whole_reductions
 from tocsin.guard.collective_calls import ANY, COLLECTIVES, MESSAGES, REDUCTIONS, Call, Group
+from tocsin.guard.exchange import PeerLost
 from tocsin.messages import say
 
 _PATIENCE = 100  # steps that a call waits for the other members' word
@@ -117,7 +119,9 @@ class CollectiveCheck:
         self.guard = guard
         self.done = []  # calls that this rank has completed, and not all judged
         self.any = {}  # group's key and tag -> a record that says so
-        self.verified = self.uncovered = 0
+        self.verified = self.whole = self.uncovered = 0
+        self._held = 0  # bytes of reductions that are kept
+        self._probing = False
         self._groups = {}  # name -> Group
         self._told = set()
         self._distributed = sys.modules["torch"].distributed
@@ -161,13 +165,30 @@ class CollectiveCheck:
         with torch.no_grad():
             if name in MESSAGES:
                 return MESSAGES[name](state, *arguments, **keywords)
-            state.calls += 1
+            number = state.number_call(self.guard.step_number)
             if name in COLLECTIVES:
-                return COLLECTIVES[name](state, state.calls, *arguments, **keywords)
+                return COLLECTIVES[name](state, number, *arguments, **keywords)
             first = arguments[0]
             device = (first[0] if isinstance(first, (list, tuple)) else first).device
             ring = state.ring_on(group, device)
-            return REDUCTIONS[name](state, state.calls, *arguments, ring=ring, **keywords)
+            call = REDUCTIONS[name](state, number, *arguments, ring=ring, **keywords)
+            self._keep_whole(call)
+            return call
+
+    def _keep_whole(self, call):
+        """In an audited step, unless a slice is all of it or it is too much."""
+        inputs, call.inputs = call.inputs, None
+        if not inputs or call.length == call.like[0]:
+            return
+        if not (self.guard.is_audited or self._probing):
+            return
+        size = whole_reductions.bytes_of(call)
+        if self._held + size > whole_reductions.HELD_MAX:
+            self._say_once("guard: a step adds up more than 4 GiB a rank: of what is beyond only "
+                           "slices are verified, in audited steps, too")  # fmt: skip
+            return
+        self._held += size
+        call.whole = whole_reductions.Whole(call, inputs)
 
     def _any(self, state, tensors, tag=0):
         """Whose message comes is known too late to number it: no message to this rank with this
@@ -196,46 +217,80 @@ class CollectiveCheck:
     def _not_covered(self, name, error):
         self.uncovered += 1
         reason = str(error).strip().split("\n")[0]
-        if (name, reason) not in self._told and len(self._told) < 16:
-            self._told.add((name, reason))
-            say(f"guard: {name} is not verified: {reason}")
+        self._say_once(f"guard: {name} is not verified: {reason}")
+
+    def _say_once(self, text):
+        if text not in self._told and len(self._told) < 16:
+            self._told.add(text)
+            say(text)
 
     # ---- in a step ----
 
     def before_update(self):
+        return self._judge_all(self.guard.step_number)
+
+    def audit_now(self):
+        """Findings of a reduction of known numbers, verified whole, in each group in which the last
+        step added up floats; None: there is none. All ranks call it."""
+        step = self.guard.step_count
+        groups = sorted((each for each in self._groups.values() if each.reduced_in == step > 0),
+                        key=lambda group: group.order)  # fmt: skip
+        self._probing = True
+        try:
+            probed = [whole_reductions.probe(each, self._distributed, step)
+                      for each in groups]  # fmt: skip
+        except RuntimeError as error:
+            raise PeerLost(f"a reduction before the save failed: {error}") from error
+        finally:
+            self._probing = False
+        findings = self._judge_all(step)
+        return findings if self.guard.exchange.maximum(sum(probed)) else None
+
+    def _judge_all(self, step):
+        """Findings about all calls that all members have completed."""
         calls, self.done = self.done, []
-        findings, states = [], []
-        wanted = self._judge(calls, False, findings, states)
-        again = [call for call, state in zip(calls, states) if state == calls_of.WANTED]
+        findings = []
+        states, wanted = self._judge(calls, step, False, findings)
         if wanted:
-            self._judge(again, True, findings, [])
+            again = [n for n, state in enumerate(states)
+                     if state in (calls_of.WANTED, calls_of.WHOLE)]  # fmt: skip
+            whole = [calls[n] for n in again if states[n] == calls_of.WHOLE]
+            for call in sorted(whole, key=lambda call: (call.group.order, call.number)):
+                whole_reductions.verify(call, self.guard.exchange)
+            details, _ = self._judge([calls[n] for n in again], step, True, findings)
+            for n, state in zip(again, details):
+                states[n] = state
         for call, state in zip(calls, states):
-            if state == calls_of.PASSED:
-                self.verified += 1
-                if call.shows_order():
-                    call.group.ring = call.group.ring and 2
-            self.uncovered += state == calls_of.UNCOVERED
-            if state == calls_of.REORDERED:
-                self._reordered(call.group)
-            if state == calls_of.OPEN:
-                self._keep(call)
+            self._settle(call, state, step)
+        self._held = sum(call.count * call.width for call in self.done if call.whole is not None)
         if not findings:
-            self.guard.passed["collective"] = self.guard.step_number
+            self.guard.passed["collective"] = step
         return findings
 
-    def _judge(self, calls, details, findings, states):
-        """Appends to findings and states; returns how many calls are wanted with details."""
+    def _settle(self, call, state, step):
+        """What follows from the verdict on a call."""
+        if state == calls_of.PASSED:
+            self.verified += 1
+            self.whole += call.found is not None
+            call.group.passed(call, step)
+        self.uncovered += state == calls_of.UNCOVERED
+        if state == calls_of.REORDERED:
+            self._reordered(call.group)
+        if state == calls_of.OPEN:
+            self._keep(call)
+
+    def _judge(self, calls, step, details, findings):
+        """(states, how many calls are wanted with details); appends to findings."""
         guard = self.guard
         records = [call.record(details) for call in calls] + list(self.any.values())
         messages = guard.exchange.gather_bytes(b"".join(records))
-        state, wanted, finding = _core.guard_calls(
-            messages, own=guard.rank, count=len(records), step=guard.step_number,
+        states, wanted, finding = _core.guard_calls(
+            messages, own=guard.rank, count=len(records), step=step,
             passed=guard.passed_step("collective"), named=guard.named_before("collective"),
         )  # fmt: skip
-        states.extend(state)
         if finding is not None:
             findings.append(finding)
-        return wanted
+        return list(states), wanted
 
     def _keep(self, call):
         call.age += 1

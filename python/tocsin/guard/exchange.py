@@ -82,6 +82,28 @@ class Exchange:
 
         return self._carry(send)
 
+    def trade(self, sends, receives):
+        """[(rank, tensor)] to send, and to fill: tensors of bytes in host memory. Only the ranks of
+        either end call, with the same pairs in the same order."""
+        distributed = self._distributed
+        sends = [(rank, each.to(self._device)) for rank, each in sends if each.numel()]
+        arrived = [(rank, each.to(self._device)) for rank, each in receives if each.numel()]
+
+        def send():
+            pairs = [(distributed.isend, *pair) for pair in sends]
+            pairs += [(distributed.irecv, *pair) for pair in arrived]
+            operations = [distributed.P2POp(operation, tensor, rank, self._group)
+                          for operation, rank, tensor in pairs]  # fmt: skip
+            for work in distributed.batch_isend_irecv(operations) if operations else ():
+                work.wait()
+
+        self._carry(send)
+        if self._device != "cpu":
+            for (_, tensor), (_, there) in zip(
+                [pair for pair in receives if pair[1].numel()], arrived, strict=True
+            ):
+                tensor.copy_(there)
+
     def gather_bytes(self, text):
         """The bytes of all ranks in order, of any lengths."""
         longest = self.maximum(len(text))

@@ -131,6 +131,11 @@ class Guard:
         """Of the step under way."""
         return self.step_count + 1
 
+    @property
+    def is_audited(self):
+        """Is the step under way one of every audit_every?"""
+        return self.step_number % self.audit_every == 0
+
     def passed_step(self, check):
         """The last step that passed this check; -1: none yet."""
         return self.passed.get(check, -1)

@@ -54,6 +54,8 @@ def _checked(guard):
     replay = False
     if mode == "audit" and not _fresh(guard):
         replay = _run(guard, guard.replay_check.audit_now)
+        if guard.collective_check is not None:
+            _run(guard, guard.collective_check.audit_now)
     replicas = 1 if guard.weight_check.uncovered else guard.weight_check.replicas
     return [mode, step, _gradients_step(guard, step), step if weights else -1,
             step if replay or _fresh(guard) else -1, replicas]  # fmt: skip

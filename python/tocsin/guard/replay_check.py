@@ -123,7 +123,7 @@ class ReplayCheck:
     # ---- in a step ------------------------------------------------------------------------------
 
     def _due(self):
-        return self.coverage != "none" and self.guard.step_number % self.guard.audit_every == 0
+        return self.coverage != "none" and self.guard.is_audited
 
     def compute_loss(self, batch):
         """compute_loss(model, batch); kept is what another rank needs to do the same."""
