@@ -20,7 +20,7 @@
 
 enum { KEYS_MAX = 64, WORK_MAX = 1 << 20 };
 
-/* A contraction axis and the least common extent of its ranges. */
+/* A contraction axis and the least period that is one of all its ranges. */
 struct key {
     tocsin_atom_id atom;
     uint32_t axis;
@@ -308,7 +308,20 @@ static bool decompose(struct grid *grid, const struct piece *boxes, uint32_t cou
     return true;
 }
 
-/* An axis on which some box has a range; its period is that of the widest one. */
+/* The least number that both divide; they are positive. false: it is out of range. */
+static bool least_multiple(int64_t a, int64_t b, int64_t *multiple)
+{
+    int64_t divisor = a;
+    for (int64_t rest = b; rest != 0;) {
+        int64_t next = divisor % rest;
+        divisor = rest;
+        rest = next;
+    }
+    return !__builtin_mul_overflow(a / divisor, b, multiple);
+}
+
+/* An axis on which some box has a range. The boxes of one may repeat after 4, of another after 6:
+ * its period is one that all of them divide. */
 static bool add_key(struct grid *grid, const tocsin_box_entry *top)
 {
     int64_t period;
@@ -324,8 +337,8 @@ static bool add_key(struct grid *grid, const tocsin_box_entry *top)
     }
     if (at == grid->key_count)
         grid->keys[grid->key_count++] = (struct key){top->atom, top->axis, period};
-    else if (grid->keys[at].period < period)
-        grid->keys[at].period = period;
+    else if (!least_multiple(grid->keys[at].period, period, &grid->keys[at].period))
+        return tocsin_universe_refuse_overflow(grid->universe);
     return true;
 }
 
