@@ -141,9 +141,9 @@ typedef struct tocsin_word_change {
 } tocsin_word_change;
 
 /* Where two tensors of the same shape and dtype differ, from their digests alone, if they differ in
- * exactly one word. `word_count`: of the whole. false: in none or in several. A larger difference
- * passes for one word with a chance of about word_count / 2^61, and only if its sum and xor could
- * be those of one word. About 10 microseconds. */
+ * exactly one word. `word_count`: of the whole. false: in none or in several, or a damaged digest,
+ * whose polynomial is out of range. A larger difference passes for one word with a chance of about
+ * word_count / 2^61, and only if its sum and xor could be those of one word. About 10 us. */
 TOCSIN_API bool tocsin_digest_locate(tocsin_digest before, tocsin_digest after, uint64_t word_count,
                                      tocsin_word_change *change);
 

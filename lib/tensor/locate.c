@@ -83,6 +83,8 @@ bool tocsin_digest_locate(tocsin_digest before, tocsin_digest after, uint64_t wo
     int64_t delta = (int64_t)(after.sum - before.sum);
     uint64_t flipped = before.exclusive ^ after.exclusive;
     uint32_t cleared;
+    if (before.polynomial >= M61_PRIME || after.polynomial >= M61_PRIME)
+        return false; /* from a damaged message or trace */
     if (delta == 0 || delta > UINT32_MAX || delta < -(int64_t)UINT32_MAX || flipped > UINT32_MAX)
         return false;
     if (!split_flips(delta, (uint32_t)flipped, &cleared))

@@ -102,6 +102,22 @@ static void test_equal_and_several(void **unused)
     assert_false(tocsin_digest_locate(before, digest_of(words, 512), 512, &change));
 }
 
+/* Digests that come from a file or another rank may be anything; one word seems to have changed. */
+static void test_no_digest(void **unused)
+{
+    (void)unused;
+    const uint64_t prime = (UINT64_C(1) << 61) - 1;
+    const uint64_t polynomials[] = {prime, prime + 1, 2 * prime, UINT64_MAX};
+    tocsin_word_change change;
+    for (size_t i = 0; i < sizeof polynomials / sizeof *polynomials; ++i) {
+        tocsin_digest zero = {0}, before = {.polynomial = polynomials[i]};
+        tocsin_digest after = {.sum = 4, .exclusive = 4, .polynomial = polynomials[i]};
+        assert_false(tocsin_digest_locate(zero, after, 512, &change));
+        after.polynomial = 5;
+        assert_false(tocsin_digest_locate(before, after, 512, &change));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +125,7 @@ int main(void)
         cmocka_unit_test(test_any_value),
         cmocka_unit_test(test_far_words),
         cmocka_unit_test(test_equal_and_several),
+        cmocka_unit_test(test_no_digest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
