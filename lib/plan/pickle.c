@@ -128,7 +128,7 @@ static tocsin_status pop(machine *m, size_t count, tocsin_pickle_value ***values
     if (count > m->stack.count - stack_floor(m))
         return fail(m, TOCSIN_E_FORMAT, "an opcode finds too few values on the stack");
     m->stack.count -= count;
-    *values = m->stack.items + m->stack.count;
+    *values = count ? m->stack.items + m->stack.count : NULL; /* there may be no items yet */
     return TOCSIN_OK;
 }
 
