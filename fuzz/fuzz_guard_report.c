@@ -6,6 +6,8 @@
 #include <tocsin/guard_report.h>
 #include <unistd.h>
 
+#include "memory_folder.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char directory[64], path[96];
@@ -23,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     tocsin_error error;
     const char *text, *json;
     if (directory[0] == '\0') {
-        snprintf(directory, sizeof directory, "/tmp/tocsin-fuzz-XXXXXX");
-        if (!mkdtemp(directory) || atexit(leave) != 0)
+        make_memory_folder(directory, sizeof directory);
+        if (atexit(leave) != 0)
             abort();
         snprintf(path, sizeof path, "%s/rank-3.jsonl", directory);
     }

@@ -12,6 +12,8 @@
 #include <tocsin/trace.h>
 #include <unistd.h>
 
+#include "memory_folder.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char directory[64];
@@ -27,10 +29,7 @@ static void leave(void)
 
 static void enter(void)
 {
-    const char *base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(directory, sizeof directory, "%s/tocsin-fuzz-XXXXXX", base);
-    if (!mkdtemp(directory))
-        abort();
+    make_memory_folder(directory, sizeof directory);
     snprintf(trace_path, sizeof trace_path, "%s/process-x-1.trace", directory);
     snprintf(ring_path, sizeof ring_path, "%s/process-x-1.ring", directory);
     atexit(leave);

@@ -10,6 +10,8 @@
 #include <tocsin/trace.h>
 #include <unistd.h>
 
+#include "memory_folder.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void remove_folder(const char *path)
@@ -57,11 +59,9 @@ static void read_invariants(const char *path)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char folder[] = "/tmp/fuzz-traincheck-XXXXXX";
-    char path[64], run[64], kept[80];
+    char folder[64], path[96], run[96], kept[112];
     tocsin_error error;
-    if (mkdtemp(folder) == NULL)
-        abort();
+    make_memory_folder(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/trace_API_1_1.log", folder);
     snprintf(run, sizeof run, "%s/run", folder);
     snprintf(kept, sizeof kept, "%s/traincheck", run);
