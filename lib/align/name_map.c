@@ -199,20 +199,6 @@ bool tocsin_name_map_look_up(const tocsin_name_map *map, const char *name,
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-typedef struct map_reader {
-    tocsin_name_map *map;
-    const char *where; /* file or name */
-    uint64_t line;
-    bool begun; /* the header was seen */
-    tocsin_error *error;
-} map_reader;
-
-static tocsin_status refuse(const map_reader *reader, const char *why)
-{
-    return tocsin_error_set(reader->error, TOCSIN_E_FORMAT, "%s:%llu: %s", reader->where,
-                            (unsigned long long)reader->line, why);
-}
-
 /* What is wrong with a pattern, or NULL; `captures` are its own, not what they stand for. */
 static const char *fault_of(const char *pattern, capture_list *captures)
 {
@@ -262,23 +248,24 @@ static bool same_captures(const capture_list *a, const capture_list *b)
     return a->count == b->count;
 }
 
-static tocsin_status add_pattern(const map_reader *reader, const tocsin_json_value *value,
+static tocsin_status add_pattern(const tocsin_json_lines *lines, const tocsin_json_value *value,
                                  const capture_list *of_a, const char **pattern)
 {
     capture_list captures;
     const char *text = tocsin_json_get_text(value);
     if (!text)
-        return refuse(reader, "\"b\" is a pattern, or a list of them");
+        return tocsin_json_lines_refuse(lines, "\"b\" is a pattern, or a list of them");
     const char *fault = fault_of(text, &captures);
     if (fault)
-        return refuse(reader, fault);
+        return tocsin_json_lines_refuse(lines, "%s", fault);
     if (!same_captures(&captures, of_a))
-        return refuse(reader, "the patterns of a rule have the same captures");
-    *pattern = tocsin_arena_copy(&reader->map->arena, text, strlen(text));
-    return *pattern ? TOCSIN_OK : tocsin_error_memory(reader->error);
+        return tocsin_json_lines_refuse(lines, "the patterns of a rule have the same captures");
+    tocsin_name_map *map = lines->context;
+    *pattern = tocsin_arena_copy(&map->arena, text, strlen(text));
+    return *pattern ? TOCSIN_OK : tocsin_error_memory(lines->error);
 }
 
-static tocsin_status read_layout(const map_reader *reader, const tocsin_json_value *value,
+static tocsin_status read_layout(const tocsin_json_lines *lines, const tocsin_json_value *value,
                                  tocsin_map_rule *rule)
 {
     const char *text = tocsin_json_get_text(value);
@@ -287,109 +274,52 @@ static tocsin_status read_layout(const map_reader *reader, const tocsin_json_val
             continue;
         rule->layout = (tocsin_map_layout)layout;
         if (layout == TOCSIN_MAP_TRANSPOSED && rule->parts != 1)
-            return refuse(reader, "one part can be transposed, not several");
+            return tocsin_json_lines_refuse(lines, "one part can be transposed, not several");
         return TOCSIN_OK;
     }
-    return refuse(reader, "\"layout\" is joined, interleaved or transposed");
+    return tocsin_json_lines_refuse(lines, "\"layout\" is joined, interleaved or transposed");
 }
 
-static tocsin_status check_members(const map_reader *reader, const tocsin_json_value *object)
+static tocsin_status check_members(const tocsin_json_lines *lines, const tocsin_json_value *object)
 {
     void *cursor = NULL;
     const char *key;
     const tocsin_json_value *value;
     while (tocsin_json_next_member(object, &cursor, &key, &value)) {
         if (strcmp(key, "a") != 0 && strcmp(key, "b") != 0 && strcmp(key, "layout") != 0)
-            return refuse(reader, "a rule has the members a, b, layout");
+            return tocsin_json_lines_refuse(lines, "a rule has the members a, b, layout");
     }
     return TOCSIN_OK;
 }
 
-static tocsin_status read_rule(const map_reader *reader, const tocsin_json_value *object)
+static tocsin_status read_rule(const tocsin_json_lines *lines, const tocsin_json_value *object)
 {
+    tocsin_name_map *map = lines->context;
     tocsin_map_rule rule = {0};
     capture_list captures;
-    TOCSIN_TRY(check_members(reader, object));
+    TOCSIN_TRY(check_members(lines, object));
     const char *a = tocsin_json_get_text(tocsin_json_get_member(object, "a"));
     const tocsin_json_value *b = tocsin_json_get_member(object, "b");
     const tocsin_json_value *layout = tocsin_json_get_member(object, "layout");
     const char *fault = a ? fault_of(a, &captures) : "a rule needs \"a\", a pattern";
     if (fault)
-        return refuse(reader, fault);
-    rule.a = tocsin_arena_copy(&reader->map->arena, a, strlen(a));
+        return tocsin_json_lines_refuse(lines, "%s", fault);
+    rule.a = tocsin_arena_copy(&map->arena, a, strlen(a));
     if (!rule.a)
-        return tocsin_error_memory(reader->error);
+        return tocsin_error_memory(lines->error);
     bool list = tocsin_json_get_kind(b) == TOCSIN_JSON_ARRAY;
     rule.parts = list ? (uint32_t)tocsin_json_get_count(b) : 1;
     if (rule.parts == 0 || rule.parts > TOCSIN_MAP_PARTS_MAX)
-        return refuse(reader, "\"b\" has 1 to 16 parts");
+        return tocsin_json_lines_refuse(lines, "\"b\" has 1 to 16 parts");
     for (uint32_t part = 0; part < rule.parts; ++part)
-        TOCSIN_TRY(add_pattern(reader, list ? tocsin_json_get_item(b, part) : b, &captures,
-                               &rule.b[part]));
+        TOCSIN_TRY(
+            add_pattern(lines, list ? tocsin_json_get_item(b, part) : b, &captures, &rule.b[part]));
     if (layout)
-        TOCSIN_TRY(read_layout(reader, layout, &rule));
-    if (reader->map->rules.count == RULES_MAX)
-        return tocsin_error_set(reader->error, TOCSIN_E_LIMIT, "%s has more than %u rules",
-                                reader->where, RULES_MAX);
-    return TOCSIN_VEC_PUSH(&reader->map->rules, rule) ? TOCSIN_OK
-                                                      : tocsin_error_memory(reader->error);
-}
-
-static tocsin_status read_header(map_reader *reader, const tocsin_json_value *object)
-{
-    const char *format = tocsin_json_get_text(tocsin_json_get_member(object, "format"));
-    int64_t version = 0;
-    if (!format || strcmp(format, FORMAT) != 0)
-        return refuse(reader, "not a map of names: the first line is "
-                              "{\"format\":\"tocsin-map\",\"version\":1}");
-    if (!tocsin_json_get_integer(tocsin_json_get_member(object, "version"), &version) ||
-        version != VERSION)
-        return refuse(reader, "of another version");
-    reader->begun = true;
-    return TOCSIN_OK;
-}
-
-static tocsin_status read_line(map_reader *reader, const char *text, size_t bytes)
-{
-    tocsin_json_value *root;
-    ++reader->line;
-    if (bytes == 0)
-        return TOCSIN_OK;
-    TOCSIN_TRY(tocsin_json_parse(text, bytes, reader->where, &root, reader->error));
-    tocsin_status status = tocsin_json_get_kind(root) != TOCSIN_JSON_OBJECT
-                               ? refuse(reader, "not an object")
-                           : reader->begun ? read_rule(reader, root)
-                                           : read_header(reader, root);
-    tocsin_json_free(root);
-    return status;
-}
-
-static tocsin_status read_file(map_reader *reader)
-{
-    tocsin_reader file;
-    const char *line = "";
-    size_t bytes;
-    TOCSIN_TRY(tocsin_reader_open(&file, reader->where, reader->error));
-    tocsin_status status = TOCSIN_OK;
-    while (status == TOCSIN_OK && line) {
-        status = tocsin_reader_line(&file, LINE_BYTES_MAX, &line, &bytes, reader->error);
-        if (status == TOCSIN_OK && line)
-            status = read_line(reader, line, bytes);
-    }
-    tocsin_reader_close(&file);
-    return status;
-}
-
-static tocsin_status read_shipped(map_reader *reader, const tocsin_shipped_map *shipped)
-{
-    const char *end = shipped->bytes + shipped->byte_count;
-    for (const char *at = shipped->bytes; at < end;) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        stop = stop ? stop : end;
-        TOCSIN_TRY(read_line(reader, at, (size_t)(stop - at)));
-        at = stop + 1;
-    }
-    return TOCSIN_OK;
+        TOCSIN_TRY(read_layout(lines, layout, &rule));
+    if (map->rules.count == RULES_MAX)
+        return tocsin_error_at(lines->error, TOCSIN_E_LIMIT, lines->path, -1, "more than %u rules",
+                               RULES_MAX);
+    return TOCSIN_VEC_PUSH(&map->rules, rule) ? TOCSIN_OK : tocsin_error_memory(lines->error);
 }
 
 tocsin_status tocsin_name_map_load(const char *source, tocsin_name_map **map, tocsin_error *error)
@@ -398,13 +328,20 @@ tocsin_status tocsin_name_map_load(const char *source, tocsin_name_map **map, to
     tocsin_name_map *made = tocsin_zalloc(1, sizeof *made);
     if (!made)
         return tocsin_error_memory(error);
-    map_reader reader = {.map = made, .where = source, .error = error};
+    tocsin_json_lines lines = {.format = FORMAT,
+                               .title = "a map of names",
+                               .version = VERSION,
+                               .line_bytes_max = LINE_BYTES_MAX,
+                               .path = source,
+                               .context = made,
+                               .item = read_rule,
+                               .error = error};
     const tocsin_shipped_map *shipped = tocsin_shipped_maps;
     while (shipped->name && strcmp(shipped->name, source) != 0)
         ++shipped;
-    tocsin_status status = shipped->name ? read_shipped(&reader, shipped) : read_file(&reader);
-    if (status == TOCSIN_OK && !reader.begun)
-        status = refuse(&reader, "empty");
+    tocsin_status status =
+        shipped->name ? tocsin_json_lines_read_text(&lines, shipped->bytes, shipped->byte_count)
+                      : tocsin_json_lines_read(&lines);
     if (status == TOCSIN_OK)
         *map = made;
     else

@@ -116,13 +116,10 @@ static tocsin_status read_rule(const tocsin_json_lines *lines, const tocsin_json
         return tocsin_json_lines_refuse(
             lines, "a rule has the members id, because, by, on, until, a and b, and no "
                    "others");
-    tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_align_rules_add(lines->context, &rule, &inner);
-    if (status == TOCSIN_E_ARGUMENT)
-        return tocsin_json_lines_refuse(lines, inner.message);
-    if (status != TOCSIN_OK && lines->error)
-        *lines->error = inner;
-    return status;
+    tocsin_error inner;
+    if (tocsin_align_rules_add(lines->context, &rule, &inner) == TOCSIN_OK)
+        return TOCSIN_OK;
+    return tocsin_json_lines_fail(lines, &inner);
 }
 
 tocsin_status tocsin_align_rules_read(tocsin_align_rules *rules, const char *path,

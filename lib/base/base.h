@@ -368,14 +368,14 @@ bool tocsin_json_get_bool(const tocsin_json_value *value, bool *boolean);
 bool tocsin_json_next_member(const tocsin_json_value *object, void **cursor, const char **key,
                              const tocsin_json_value **value);
 
-/* Files of JSON values, one a line. The first line is an object with the members "format" and
- * "version"; empty lines behind it are passed over. */
+/* JSON values, one a line. The first line is an object with the members "format" and "version";
+ * blank lines behind it are passed over. */
 typedef struct tocsin_json_lines {
     const char *format, *title; /* "tocsin-suppressions", "a file of suppressions" */
     int version;
-    size_t line_bytes_max;
-    const char *path;
-    void *context; /* the caller's */
+    size_t line_bytes_max; /* of a file */
+    const char *path;      /* of a text in memory: its name, for errors */
+    void *context;         /* the caller's */
     /* What else the first line says; NULL: nothing. */
     tocsin_status (*header)(const struct tocsin_json_lines *lines, const tocsin_json_value *line);
     tocsin_status (*item)(const struct tocsin_json_lines *lines, const tocsin_json_value *line);
@@ -385,8 +385,15 @@ typedef struct tocsin_json_lines {
 
 /* Errors: those of the two functions, E_FORMAT, E_VERSION, E_LIMIT (a long line), E_IO. */
 TOCSIN_MUST_CHECK tocsin_status tocsin_json_lines_read(tocsin_json_lines *lines);
+/* The same of a text in memory. */
+TOCSIN_MUST_CHECK tocsin_status tocsin_json_lines_read_text(tocsin_json_lines *lines,
+                                                            const char *text, size_t bytes);
 /* E_FORMAT at the line at hand. */
-tocsin_status tocsin_json_lines_refuse(const tocsin_json_lines *lines, const char *message);
+tocsin_status tocsin_json_lines_refuse(const tocsin_json_lines *lines, const char *format, ...)
+    TOCSIN_PRINTF(2, 3);
+/* What is made of the line at hand failed: the line is refused where it says what cannot be (inner
+ * E_ARGUMENT or E_FORMAT), any other error is passed on. */
+tocsin_status tocsin_json_lines_fail(const tocsin_json_lines *lines, const tocsin_error *inner);
 
 /* ---- 11. Varint ---------------------------------------------------------------------------- */
 

@@ -110,13 +110,10 @@ static tocsin_status read_suppression(const tocsin_json_lines *lines, const tocs
         return tocsin_json_lines_refuse(
             lines, "a suppression has the members invariant or code, entity, reason and "
                    "until, and no others");
-    tocsin_error inner = {.code = TOCSIN_OK};
-    tocsin_status status = tocsin_suppressions_add(lines->context, &suppression, &inner);
-    if (status == TOCSIN_E_ARGUMENT)
-        return tocsin_json_lines_refuse(lines, inner.message);
-    if (status != TOCSIN_OK && lines->error != NULL)
-        *lines->error = inner;
-    return status;
+    tocsin_error inner;
+    if (tocsin_suppressions_add(lines->context, &suppression, &inner) == TOCSIN_OK)
+        return TOCSIN_OK;
+    return tocsin_json_lines_fail(lines, &inner);
 }
 
 tocsin_status tocsin_suppressions_read(tocsin_suppressions *suppressions, const char *path,

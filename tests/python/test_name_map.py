@@ -163,7 +163,7 @@ def test_axes_exchanged(tmp_path):
 
 def test_bad_maps(runs, tmp_path):
     (tmp_path / "bad").write_text('{"format":"tocsin-map","version":1}\n{"a":"x.{i}","b":"y"}\n')
-    for name, word in ((tmp_path / "bad", "bad:2: "), (tmp_path / "missing", "missing")):
+    for name, word in ((tmp_path / "bad", "line 2: "), (tmp_path / "missing", "missing")):
         command = [TOCSIN, "align", "--map", name, runs / "fused-none", runs / "split-none"]
         done = subprocess.run(list(map_texts(command)), capture_output=True, text=True)
         assert done.returncode == 2 and word in done.stderr

@@ -97,13 +97,16 @@ static void test_bad_files(void **state)
     for (size_t r = 0; r < TOCSIN_COUNT_OF(rules); ++r) {
         snprintf(text, sizeof text, HEADER "%s\n", rules[r]);
         assert_int_equal(load(text, &map, &error), TOCSIN_E_FORMAT);
-        assert_non_null(strstr(error.message, "map:2: "));
+        assert_non_null(strstr(error.message, "line 2: "));
+        assert_non_null(strstr(error.where, "/map"));
         assert_null(map);
     }
     assert_int_equal(load("", &map, &error), TOCSIN_E_FORMAT);
     assert_int_equal(load("{\"a\":\"x\",\"b\":\"y\"}\n", &map, &error), TOCSIN_E_FORMAT);
     assert_int_equal(load("{\"format\":\"tocsin-map\",\"version\":2}\n", &map, &error),
-                     TOCSIN_E_FORMAT);
+                     TOCSIN_E_VERSION);
+    assert_int_equal(load(HEADER "{\"a\":\"x\",\n", &map, &error), TOCSIN_E_FORMAT);
+    assert_non_null(strstr(error.message, "line 2: "));
     assert_int_equal(tocsin_name_map_load("/nonexistent/map", &map, &error), TOCSIN_E_NOT_FOUND);
 }
 

@@ -86,7 +86,7 @@ static void test_wrong_files(void **state)
         const char *text, *message;
         tocsin_status status;
     } cases[] = {
-        {"", "line 0: the file is empty", TOCSIN_E_FORMAT},
+        {"", "the file is empty", TOCSIN_E_FORMAT},
         {"\n" HEADER, "line 1: ", TOCSIN_E_FORMAT},
         {"{\"format\":\"other\",\"version\":1}\n", "line 1: not a file of suppressions",
          TOCSIN_E_FORMAT},
@@ -111,6 +111,7 @@ static void test_wrong_files(void **state)
          TOCSIN_E_FORMAT},
         {HEADER "[]\n", "line 2", TOCSIN_E_FORMAT},
         {HEADER "{\n", "line 2", TOCSIN_E_FORMAT},
+        {HEADER "\r\n \t\n{\r\n", "line 4", TOCSIN_E_FORMAT}, /* blank lines are passed over */
     };
     for (size_t i = 0; i < TOCSIN_COUNT_OF(cases); ++i) {
         tocsin_suppressions *known = fresh();
