@@ -81,13 +81,8 @@ static int record_once(const cli_recording_options *options, char *const *comman
     static cli_recording recording;
     int exit_code = cli_recording_prepare(&recording, options, command);
     if (exit_code == CLI_HOLDS) {
-        exit_code = cli_recording_start(&recording);
+        exit_code = cli_recording_run(&recording);
     }
-    if (exit_code != CLI_HOLDS) {
-        return exit_code;
-    }
-    cli_launch_wait(&recording.job, -1);
-    exit_code = cli_recording_finish(&recording);
     if (exit_code == CLI_HOLDS && !options->quiet) {
         cli_recording_explain_exit(&recording);
         exit_code = summarise(&recording);

@@ -37,13 +37,8 @@ static int record(const cli_paired_runs *pair, size_t which)
     int result = cli_recording_prepare(&recording, &options, pair->commands[which]);
     if (result == CLI_HOLDS) {
         cli_note("recording command %c in %s", which ? 'B' : 'A', pair->paths[which]);
-        result = cli_recording_start(&recording);
+        result = cli_recording_run(&recording);
     }
-    if (result != CLI_HOLDS) {
-        return result;
-    }
-    cli_launch_wait(&recording.job, -1);
-    result = cli_recording_finish(&recording);
     int code = recording.job.exit_code;
     if (recording.job.interrupted) {
         return code ? code : CLI_SIGNAL + SIGINT;

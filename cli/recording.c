@@ -312,6 +312,16 @@ int cli_recording_finish(cli_recording *recording)
     return write_description(recording);
 }
 
+int cli_recording_run(cli_recording *recording)
+{
+    int result = cli_recording_start(recording);
+    if (result != CLI_HOLDS) {
+        return result;
+    }
+    cli_launch_wait(&recording->job, -1);
+    return cli_recording_finish(recording);
+}
+
 void cli_recording_explain_exit(const cli_recording *recording)
 {
     assert(recording && recording->job.ended);

@@ -1,7 +1,7 @@
 /* recording.h - a run that is being recorded: its directory, its job, its run.json.
  *
- * prepare, start, [cli_launch_wait on .job], finish. Each prints its own error and returns an exit
- * code; CLI_HOLDS means go on.
+ * prepare, then run; or, to do something while the job runs, start, cli_launch_wait on .job, and
+ * finish. Each prints its own error and returns an exit code; CLI_HOLDS means go on.
  */
 #ifndef TOCSIN_CLI_RECORDING_H
 #define TOCSIN_CLI_RECORDING_H
@@ -59,6 +59,9 @@ int cli_recording_start(cli_recording *recording);
 void cli_recording_discard(cli_recording *recording);
 /* After the job has ended: complete run.json. The result is only about that file. */
 int cli_recording_finish(cli_recording *recording);
+/* Start the job, wait for its end, and finish. A job that could not start has not ended; its exit
+ * code is 0. */
+int cli_recording_run(cli_recording *recording);
 /* One line about how the job ended, unless it succeeded or was interrupted. */
 void cli_recording_explain_exit(const cli_recording *recording);
 /* For a run without any process. */

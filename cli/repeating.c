@@ -130,13 +130,11 @@ static int run_once(repeat_series *series, uint64_t number, char *const *command
     int result = cli_recording_prepare(&recording, &options, command);
     if (result == CLI_HOLDS) {
         tell_begin(series, number, jittered ? &jitter : NULL);
-        result = cli_recording_start(&recording);
+        result = cli_recording_run(&recording);
     }
-    if (result != CLI_HOLDS) {
+    if (!recording.job.ended) {
         return result;
     }
-    cli_launch_wait(&recording.job, -1);
-    result = cli_recording_finish(&recording);
     int code = recording.job.exit_code;
     series->exit_code = series->exit_code ? series->exit_code : code;
     series->stopped = recording.job.interrupted || code == CLI_SIGNAL + SIGINT;
