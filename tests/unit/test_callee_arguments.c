@@ -60,7 +60,7 @@ static void stop(asked *about, fake_process *process)
 }
 
 /* outer -> middle -> dropout(NAME = p) */
-static void run(fake_process *process, const char *name, double p, tocsin_event_kind end)
+static void run(fake_process *process, const char *name, double p, uint8_t end)
 {
     tocsin_value value = {.kind = TOCSIN_VALUE_FLOAT, .as.real = p};
     value.name = define_string(process, name);
