@@ -31,6 +31,9 @@ static bool fill_new(tocsin_plan *plan)
     plan->replica_axis = TOCSIN_PLAN_NONE;
     plan->microbatches = 1;
     plan->strings.limit_count = TOCSIN_PLAN_VALUES_MAX;
+    /* An operator without operands and a shape without dims point into these arrays, too. */
+    if (!TOCSIN_VEC_RESERVE(&plan->operands, 1) || !TOCSIN_VEC_RESERVE(&plan->dims, 1))
+        return false;
     if (tocsin_intern_put(&plan->strings, "", 0) != 1)
         return false;
     for (unsigned code = 0; code < TOCSIN_OPERATOR_COUNT; ++code) {

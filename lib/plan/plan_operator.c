@@ -263,7 +263,7 @@ static tocsin_status parse_attributes(tocsin_plan_reader *r, uint32_t *set)
     const int64_t *integers = r->integers.items; /* it no longer moves */
     for (uint32_t i = 0; i < count; ++i) {
         items[i].integers = integers;
-        if (items[i].kind == TOCSIN_ATTRIBUTE_INTEGERS)
+        if (items[i].kind == TOCSIN_ATTRIBUTE_INTEGERS && items[i].count > 0)
             integers += items[i].count;
     }
     return tocsin_token_located(r,
