@@ -14,6 +14,7 @@
 
 #include "prop/digest_oracle.h"
 #include "tensor/tensor.h"
+#include "test_seed.h"
 
 #define BUFFER_BYTES ((size_t)1 << 20)
 #define AXES_MAX     5
@@ -351,9 +352,8 @@ static void test_layout_does_not_matter(void **unused)
 
 int main(void)
 {
-    const char *given = getenv("TOCSIN_SEED");
-    seed = given ? strtoull(given, NULL, 0) : 20251129;
-    printf("seed %llu, kernel %s\n", (unsigned long long)seed, tocsin_tensor_kernel());
+    seed = test_seed(20251129);
+    printf("kernel %s\n", tocsin_tensor_kernel());
     buffer = malloc(BUFFER_BYTES);
     if (!buffer)
         return 1;

@@ -4,7 +4,7 @@
  *   a mutated plan that evaluates different is not PROVED;
  *   a mutated plan that is PROVED evaluates equal.
  *
- * The seed is printed; TOCSIN_SEED repeats a run, TOCSIN_CASES sets the number of plans. A failing
+ * The seed is printed; TOCSIN_CASES sets the number of plans. A failing
  * case is repeated with fewer operators, and the smallest that fails is printed as text.
  */
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "prop/plan_pairs.h"
 #include "prop/random_text.h"
 #include "prove/evaluate.h"
+#include "test_seed.h"
 
 static tocsin_plan *read_plan(const tocsin_string *text, const char *name, tocsin_error *error)
 {
@@ -22,12 +23,6 @@ static tocsin_plan *read_plan(const tocsin_string *text, const char *name, tocsi
     assert_int_equal(text->status, TOCSIN_OK);
     tocsin_status status = tocsin_plan_read_text(text->text, text->bytes, name, NULL, &plan, error);
     return status == TOCSIN_OK ? plan : NULL;
-}
-
-static uint64_t seed_of_run(void)
-{
-    const char *text = getenv("TOCSIN_SEED");
-    return text ? strtoull(text, NULL, 10) : 20260;
 }
 
 static int cases_of_run(int standard)
@@ -72,7 +67,7 @@ static const char *run_case(uint64_t seed, int ops, bool mutate, property *holds
 
 static void run_cases(int cases, bool mutate, property *holds)
 {
-    uint64_t first = seed_of_run();
+    uint64_t first = test_seed(20260);
     for (int k = 0; k < cases; ++k) {
         uint64_t seed = first + (uint64_t)k;
         int ops = 4 + (int)(seed % 19);
@@ -134,7 +129,6 @@ static const char *evaluates_equal(const tocsin_plan *logical, const tocsin_plan
 static void test_right_plans_evaluate_equal(void **state)
 {
     (void)state;
-    print_message("TOCSIN_SEED=%" PRIu64 "\n", seed_of_run());
     run_cases(cases_of_run(300), false, evaluates_equal);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "test_seed.h"
 #include "unit/infer_examples.h"
 
 enum { RUNS_MAX = 5, INSTANCES_MAX = 60, ROUNDS = 300 };
@@ -154,7 +155,7 @@ static tocsin_string learn_apart(const uint64_t *seeds, uint32_t run_count, uint
 static void the_sum_of_runs_is_the_runs_together(void **state)
 {
     (void)state;
-    uint64_t random = 20, learned = 0;
+    uint64_t random = test_seed(20), learned = 0;
     for (int round = 0; round < ROUNDS; ++round) {
         uint64_t seeds[RUNS_MAX];
         uint32_t run_count = 1 + (uint32_t)draw(&random, RUNS_MAX);

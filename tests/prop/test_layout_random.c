@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "layout_values.h"
+#include "test_seed.h"
 
 #include <cmocka.h>
 
@@ -457,21 +458,14 @@ static void run_case(struct world *world)
     tocsin_universe_free(world->universe);
 }
 
-/* TOCSIN_SEED, or 1; the n-th case has the n-th seed after it. */
-static uint64_t first_seed(void)
-{
-    const char *seed = getenv("TOCSIN_SEED");
-    return seed != NULL ? strtoull(seed, NULL, 0) : 1;
-}
-
 static void layouts_keep_every_element(void **state)
 {
     static struct world world;
 
     (void)state;
-    print_message("seed %llu\n", (unsigned long long)first_seed());
+    const uint64_t first = test_seed(1);
     for (uint64_t i = 0; i < CASES; i++) {
-        world.state = first_seed() + i;
+        world.state = first + i;
         run_case(&world);
     }
     for (uint32_t op = 0; op < TOCSIN_COUNT_OF(operations); op++) {
@@ -607,12 +601,13 @@ static void parts_of_definitions_fold_into_slices(void **state)
 {
     static struct world world;
     uint64_t tried = 0, unfolded = 0;
+    const uint64_t first = test_seed(1);
 
     (void)state;
     for (uint64_t i = 0; i < CASES; i++) {
         int64_t shape[NDIM];
         uint8_t ndim;
-        world.state = first_seed() + i;
+        world.state = first + i;
         world.universe = tocsin_universe_new();
         assert_non_null(world.universe);
         world.values = (relation_values){.universe = world.universe};
@@ -698,12 +693,13 @@ static void rearranged_parts_of_definitions_fold(void **state)
 {
     static struct world world;
     uint64_t tried = 0, unfolded = 0, defined = 0, anew = 0;
+    const uint64_t first = test_seed(1);
 
     (void)state;
     for (uint64_t i = 0; i < CASES; i++) {
         int64_t shape[NDIM];
         uint8_t ndim;
-        world.state = first_seed() + i;
+        world.state = first + i;
         world.universe = tocsin_universe_new();
         assert_non_null(world.universe);
         world.values = (relation_values){.universe = world.universe};

@@ -1,6 +1,7 @@
 /* Boundaries put together by a map: random parts of random shapes, dtypes and groups have the value
  * of the tensor that they make, read at once; parts that do not make it have none. */
 #include "cmocka_test.h"
+#include "test_seed.h"
 #include <align/mapping.h>
 #include <base/base.h>
 #include <stdio.h>
@@ -186,9 +187,10 @@ static void test_parts(void **unused)
     fixture f = {.map = load_map(), .options = {.struct_bytes = sizeof f.options}};
     random_tensor t;
     assert_int_equal(tocsin_mapping_new(f.map, &f.names, &f.options, &f.mapping, NULL), TOCSIN_OK);
+    const uint64_t first = test_seed(0);
     for (int k = 0; k < CASES; ++k) {
         bool grouped = k % 2;
-        state_of_random = (uint64_t)k;
+        state_of_random = first + (uint64_t)k;
         make_tensor(&t, grouped);
         tocsin_tensor_view view = {
             .data = t.words, .dtype = t.dtype, .ndim = t.ndim, .shape = t.shape};

@@ -1,6 +1,7 @@
 /* Random plans, built call by call with names of any bytes, survive writing and reading: the text
  * is canonical, and the independent reader tests/ref/plan.py writes the same one from it. */
 #include "plan_example.h"
+#include "test_seed.h"
 #include <math.h>
 #include <unistd.h>
 
@@ -229,11 +230,9 @@ static void assert_same_size(const tocsin_plan *a, const tocsin_plan *b)
 static void test_roundtrip(void **state)
 {
     (void)state;
-    const char *given = getenv("TOCSIN_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : 20261129;
+    uint64_t seed = test_seed(20261129);
     char folder[] = "/tmp/tocsin-plans-XXXXXX", command[1024], path[64];
     const char *root = getenv("TOCSIN_SOURCE"), *python = getenv("PYTHON");
-    print_message("seed %llu\n", (unsigned long long)seed);
     assert_non_null(mkdtemp(folder));
     for (unsigned i = 0; i < PLANS; ++i) {
         tocsin_plan *built = any_plan(seed + i);

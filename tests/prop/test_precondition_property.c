@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "test_seed.h"
+
 enum { CASES = 1500, FIELDS = 5, VALUES = 5, INSTANCES_MAX = 24, ORACLE_CLAUSES_MAX = 14 };
 
 static const char *const field_names[FIELDS] = {"var.name", "meta.first_micro", "meta.world_size",
@@ -275,9 +277,7 @@ static void consult_oracle(const struct world *world, const tocsin_table *table,
 static void deduction_is_safe_minimal_and_equal_to_reference(void **state)
 {
     const struct world *world = *state;
-    const char *seed = getenv("TOCSIN_SEED");
-    random_state = seed != NULL ? strtoull(seed, NULL, 0) : 20250707;
-    print_message("seed %" PRIu64 "\n", random_state);
+    random_state = test_seed(20250707);
     char path[] = "/tmp/tocsin-precondition-XXXXXX";
     int fd = mkstemp(path);
     assert_true(fd >= 0);

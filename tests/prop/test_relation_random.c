@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "cmocka_test.h"
+#include "test_seed.h"
 
 enum { ATOMS = 3, AXES = 3, DIMS_MAX = 3, DIGITS_MAX = 24, K_EXTENT = 12, L_EXTENT = 8 };
 enum { CASES = 400, SYMBOL_VALUES = 2, SCALE = 6, TERMS_MAX = 6 };
@@ -659,9 +660,7 @@ static int free_universe(void **state)
 
 int main(void)
 {
-    const char *seed = getenv("TOCSIN_SEED");
-    random_state = seed ? strtoull(seed, NULL, 0) : UINT64_C(1796885310845675780);
-    printf("seed %" PRIu64 " (TOCSIN_SEED)\n", random_state);
+    random_state = test_seed(UINT64_C(1796885310845675780));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(terms_keep_their_value, make_universe, free_universe),
         cmocka_unit_test_setup_teardown(sums_do_not_depend_on_order, make_universe, free_universe),

@@ -7,6 +7,7 @@
 
 #include "cmocka_test.h"
 #include "prop/digest_oracle.h"
+#include "test_seed.h"
 
 #define ROUNDS      400
 #define MEMBERS_MAX 5
@@ -157,9 +158,7 @@ static void test_slices(void **state)
 
 int main(void)
 {
-    const char *text = getenv("TOCSIN_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 61;
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = test_seed(61);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_healthy),
         cmocka_unit_test(test_changed_bits),

@@ -1,15 +1,10 @@
 /* What is emitted is what is read, for random events of all kinds and random sizes of rings: read
  * afterwards, followed while it is written, and recovered from rings. Seeds are printed on failure.
  */
+#include "test_seed.h"
 #include "trace_sample.h"
 
 enum { ROUNDS = 12, EVENTS = 3000 };
-
-static uint64_t first_seed(void)
-{
-    const char *text = getenv("TOCSIN_SEED");
-    return text ? strtoull(text, NULL, 0) : 20260131;
-}
 
 /* A second sample draws the same events: it is the model. */
 static uint64_t read_all(tocsin_trace *trace, trace_sample *model, uint64_t count)
@@ -59,8 +54,9 @@ static void check_round(uint64_t seed, bool follow)
 static void test_round_trip(void **state)
 {
     (void)state;
+    const uint64_t first = test_seed(20260131);
     for (uint64_t i = 0; i < ROUNDS; ++i) {
-        uint64_t seed = first_seed() + i;
+        uint64_t seed = first + i;
         print_message("seed %llu\n", (unsigned long long)seed);
         check_round(seed, i % 2 == 1);
     }

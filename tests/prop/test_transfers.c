@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "made_collective.h"
+#include "test_seed.h"
 
 #define ROUNDS 3000
 
@@ -78,9 +79,7 @@ static void test_changed_words(void **state)
 
 int main(void)
 {
-    const char *text = getenv("TOCSIN_SEED");
-    seed = text ? strtoull(text, NULL, 0) : 61;
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = test_seed(61);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_healthy),
         cmocka_unit_test(test_changed_words),

@@ -11,6 +11,7 @@
 
 #include "cuda/emulated_grid.h"
 #include "tensor/cuda/digest_tiles.h"
+#include "test_seed.h"
 
 #define BUFFER_BYTES ((size_t)3 << 17) /* three tiles */
 #define AXES_MAX     4
@@ -340,9 +341,7 @@ static void test_refused(void **unused)
 static int make_buffer(void **unused)
 {
     (void)unused;
-    const char *given = getenv("TOCSIN_SEED");
-    seed = given ? strtoull(given, NULL, 10) : 20260730;
-    printf("seed %llu\n", (unsigned long long)seed);
+    seed = test_seed(20260730);
     buffer = aligned_alloc(64, BUFFER_BYTES);
     return buffer ? 0 : -1;
 }
