@@ -319,6 +319,106 @@ def compiled_for_shapes():
             "saved": guard.replay_check.audit_now()}  # fmt: skip
 
 
+class Remembering(Norm):
+    """Keeps for its program what it saw; no loss depends on that."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.total, self.means, self.seen = None, torch.zeros(12), [], {"calls": 0}
+        self.wide = torch.arange(6.0).expand(8, 6)  # one element in many places
+
+    def forward(self, x):
+        hidden = self.first(x + self.wide)
+        self.hidden = hidden.detach()
+        self.total += self.hidden.mean(0)
+        self.means.append(float(self.hidden.mean()))
+        self.seen["calls"] += 1
+        self.seen["hidden"] = self.hidden
+        return self.last(F.relu(self.norm(hidden)))
+
+
+class Adversaries(nn.Module):
+    """A network that is judged by another one; each is wrapped by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.maker = DistributedDataParallel(Norm())
+        self.judge = [DistributedDataParallel(Norm())]  # no part of this module
+
+    def forward(self, x):
+        made = self.maker(x)
+        return made + self.judge[0](made.repeat(1, 2))
+
+
+def remembering():
+    seen = []
+    for guarded in (False, True):
+        model = DistributedDataParallel(Remembering())
+        losses, guard = train(model, points_loss, points, guarded, deterministic=True)
+        inner = model.module
+        tensors = [*losses, *model.state_dict().values(), inner.hidden, inner.total,
+                   inner.seen["hidden"]]  # fmt: skip
+        seen.append([guard_program.bits(tensors), inner.means, inner.seen["calls"]])
+    return {"same": seen[0] == seen[1], "findings": guard.findings, "saved": [],
+            "passed": guard.passed_step("replay"), "limits": guard.replay_check.limits}
+
+
+def adversaries():
+    seen = []
+    for guarded in (False, True):
+        model = Adversaries()
+        losses, guard = train(model, points_loss, points, guarded)
+        seen.append(guard_program.bits([*losses, *model.state_dict().values(),
+                                        *model.judge[0].state_dict().values()]))  # fmt: skip
+    return {"same": seen[0] == seen[1], "findings": guard.findings, "saved": [],
+            "passed": guard.passed_step("replay"), "limits": guard.replay_check.limits}
+
+
+def _with_messages(model, batch):
+    """A loss that depends on all ranks' batches."""
+    mean = batch[0].mean()
+    dist.all_reduce(mean)
+    return points_loss(model, (batch[0] - mean, batch[1]))
+
+
+def with_messages():
+    return compared(Norm, _with_messages, points)
+
+
+class Written(Norm):
+    """Changes a weight whenever it is called."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.first.weight.mul_(0.999)
+        return super().forward(x)
+
+
+def written():
+    return compared(Written, points_loss, points)
+
+
+def reentrant():
+    class Reentrant(Norm):
+        def forward(self, x):
+            hidden = checkpoint(self.first, x.requires_grad_(), use_reentrant=True)
+            return self.last(F.relu(self.norm(hidden)))
+
+    return compared(Reentrant, points_loss, points, deterministic=True)
+
+
+def with_messages_not_finite():
+    """NaN where nothing can be replayed."""
+    def loss(model, batch):
+        return _with_messages(model, batch) * float("nan")
+
+    model = DistributedDataParallel(Norm())
+    try:
+        train(model, loss, points)
+    except tocsin.GuardAlarm as alarm:
+        return {"finding": alarm.finding}
+
+
 # ---- faults -------------------------------------------------------------------------------------
 
 

@@ -21,8 +21,12 @@ PROGRAM = Path(guard_replay_program.__file__)
 HEALTHY = ("dropout deterministic recomputed accumulated accumulated_deterministic "
            "accumulated_with_messages autocast_inside autocast_outside scaled in_buckets "
            "batch_norm batch_norm_of_each_rank spectral_norm spectral_norm_of_each_rank "
-           "counting compiled").split()  # fmt: skip
-UNUSUAL = "not_wrapped one_backward compiled_for_shapes".split()
+           "counting compiled remembering adversaries").split()  # fmt: skip
+NOT_REPLAYED = {"with_messages": "calls other ranks (allreduce)",
+                "written": "weights were written to since a forward pass began",
+                "reentrant": "use_reentrant=True"}  # fmt: skip
+UNUSUAL = ["not_wrapped", "one_backward", "compiled_for_shapes", *NOT_REPLAYED,
+           "with_messages_not_finite"]  # fmt: skip
 FAULTS = ("persistent two_hosts transient transient_of_the_replayer backward_persistent "
           "gradient_once does_not_repeat not_finite_by_data "
           "not_finite_by_a_device").split()  # fmt: skip
@@ -86,6 +90,19 @@ def test_nothing_is_compared_where_each_rank_may_have_other_kernels(three):
     for rank in three["compiled_for_shapes"]:
         assert rank["findings"] == [] and rank["passed"] == -1 and rank["saved"] is None
         assert ["vary in shape" in limit for limit in rank["limits"]] == [True]
+
+
+@pytest.mark.parametrize("name", NOT_REPLAYED)
+def test_what_no_rank_can_compute_alone_is_said_and_left(three, name):
+    for rank in three[name]:
+        assert rank["same"] and rank["findings"] == [] and rank["saved"] is None
+        assert rank["passed"] == -1 and len(rank["limits"]) == 1
+        assert NOT_REPLAYED[name] in rank["limits"][0]
+
+
+def test_a_nan_is_a_finding_also_where_nothing_can_be_replayed(three):
+    finding = one(three["with_messages_not_finite"])
+    assert (finding["check"], finding["step"], finding["ranks"]) == ("gradient", 1, [])
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import inspect
 import torch
 
 from tocsin import determinism
-from tocsin.guard import replay_work
-from tocsin.guard.replay_session import NONFINITE, Session
+from tocsin.guard import replay_isolation, replay_work
+from tocsin.guard.replay_session import NONFINITE, WRITTEN, Session
 from tocsin.guard.replay_work import GradientWatch, Outcome, Worker
 from tocsin.messages import say
 
@@ -43,7 +43,7 @@ def _obstacle(model, ranks):
     """Why nothing can be replayed, or None."""
     if ranks < 2:
         return "there is no other rank"
-    if hasattr(model, "_orig_mod") and replay_work.is_wrapped(model._orig_mod):
+    if hasattr(model, "_orig_mod") and any(map(replay_work.is_wrapped, model.modules())):
         return "what is compiled holds DistributedDataParallel: wrap the compiled model instead"
     if replay_work.is_wrapped(model) and model._compiled_call_impl is not None:
         return "DistributedDataParallel is compiled: compile what it wraps instead"
@@ -91,6 +91,8 @@ class ReplayCheck:
         self._shapes = set()  # of all batches, where the model is compiled
         self._works = []  # of the step under way
         self._last = (0, [])  # the last finished step that had any, and they
+        self._calls = 0  # of compute_loss, up to 2
+        self.writes = False  # does it change weights, as last seen?
         self._watch = None  # gradients of an audited step
         self._modes = contextlib.ExitStack()  # deterministic algorithms, in an audited step
         for limit in self.limits:
@@ -136,11 +138,16 @@ class ReplayCheck:
         if self._compiled and len(self._shapes) < 2:
             self._shapes.add(replay_work.batch_shapes(batch))
         work = self._begin(batch, due)
+        look = due or self._calls < 2  # the first one may materialize lazy weights
+        before = replay_work.versions(self.worker.module) if look else None
         try:
             result = self.guard.loss_function(self.guard.model, batch)
         except BaseException:
             self._leave_modes()
             raise
+        if look:
+            self._calls = min(2, self._calls + 1)
+            self.writes = replay_work.versions(self.worker.module) != before
         self._computed(work, result)
         return result
 
@@ -149,7 +156,8 @@ class ReplayCheck:
         if due:
             model = self.guard.model
             work.batch = replay_work.batch_digest(batch)
-            work.follows = replay_work.is_wrapped(model) and model.will_sync_module_buffers()
+            work.follows = any(each.will_sync_module_buffers() for each in model.modules()
+                               if replay_work.is_wrapped(each))  # fmt: skip
             work.take_state(self.worker.module)
         return work
 
@@ -192,7 +200,7 @@ class ReplayCheck:
         self._leave_modes()
         works = self._trained()
         for work in works:
-            work.snapshot = work.attributes = None
+            work.snapshot = work.attributes = work.versions = None
             work.gradients = {}
         if works:
             self._last = (self.guard.step_number, works)
@@ -223,7 +231,9 @@ class ReplayCheck:
             for work in works:
                 work.follows = work.mixed = False
                 work.take_state(self.worker.module)
-            outcome, error = self.attempt(step, self.guard.rank, works)
+            outcome, error = Outcome(obstacle=WRITTEN), ""
+            if not self.writes:
+                outcome, error = self.attempt(step, self.guard.rank, works)
             for work, batch in zip(works, outcome.batches, strict=False):
                 work.batch = batch
             return self._audit(step, works, outcome, error)
@@ -238,7 +248,7 @@ class ReplayCheck:
         for work in works:
             work.take_state(self.worker.module)
         session = Session(self, step, works, finiteness=True)
-        if session.finding is not None or not session.rows[rank]["works"]:
+        if session.obstacle or session.finding is not None or not session.rows[rank]["works"]:
             return None
         own = (rank, rank, 0, NONFINITE, replay_work.hashed("not finite"))
         replayer = (rank, (rank - self.offset) % self.ranks, 0)
@@ -265,13 +275,17 @@ class ReplayCheck:
             self._watch.work = None
         self.guard.replaying = True
         try:
-            with replay_work.undisturbed(worker.module, worker.device):
+            with replay_isolation.undisturbed(worker.module, worker.device) as kept:
                 for micro, work in enumerate(works):
                     batch = self.rebuild(step, owner, micro, len(works))
                     outcome.batches.append(replay_work.batch_digest(batch))
                     if buffers is not None and buffers[micro] is not None:
                         replay_work.write_buffers(worker.module, buffers[micro])
-                    worker.compute(batch, work, outcome, gradients)
+                    with replay_isolation.alone(kept, gradients):
+                        worker.compute(batch, work, outcome, gradients)
+        except replay_work.Refused as refused:
+            outcome.obstacle = str(refused)
+            return outcome, ""
         except Exception as error:  # told to all ranks; torch's own are of many types
             return outcome, _in_words(error)
         finally:
@@ -282,7 +296,7 @@ class ReplayCheck:
         """(digests, error) of this rank's own batches."""
         digests = []
         try:
-            with replay_work.undisturbed(self.worker.module, self.worker.device):
+            with replay_isolation.undisturbed(self.worker.module, self.worker.device):
                 for micro in range(len(works)):
                     batch = self.rebuild(step, self.guard.rank, micro, len(works))
                     digests.append(replay_work.batch_digest(batch))
@@ -294,15 +308,15 @@ class ReplayCheck:
         """Findings; None: nothing could be compared. own: what this rank computed, where that is
         not in its works."""
         session = Session(self, step, works, own=own, error=error)
+        finding = session.finding
+        if finding is None and not session.obstacle:
+            runs = session.own_runs()
+            finding = session.settle(runs + session.run(session.replayers()))
         if session.obstacle:
             self._say(f"check 2 compares nothing: {session.obstacle}")
             return None
         if self.guard.deterministic and not session.gradients:
             self._say("check 2 compares losses only: several share one backward pass")
-        finding = session.finding
-        if finding is None:
-            runs = session.own_runs()
-            finding = session.settle(runs + session.run(session.replayers()))
         if finding is not None:
             return [finding]
         self.guard.passed["replay"] = step

@@ -12,6 +12,9 @@ from tocsin.guard import replay_work
 from tocsin.guard.replay_work import Outcome, Work
 
 NONFINITE = 1  # TOCSIN_GUARD_RUN_NONFINITE
+WRITTEN = ("weights were written to since a forward pass began, so a replay would begin with "
+           "others: an optimizer that steps inside backward, or a forward pass that changes "
+           "weights")  # fmt: skip
 _RUN = struct.Struct("=IIII24s")  # tocsin_guard_run
 
 
@@ -44,7 +47,7 @@ class Session:
         rebuilt, error = self._rebuilt(own, error)
         self.rows = self.guard.exchange.gather_objects({
             "works": [work.row() for work in works], "rebuilt": rebuilt, "error": error,
-            "shapes": check.shapes(),
+            "shapes": check.shapes(), "obstacle": self._own_obstacle(own),
         })  # fmt: skip
         if not finiteness and any(work["mixed"] for row in self.rows for work in row["works"]):
             self.gradients = False
@@ -67,6 +70,15 @@ class Session:
             return [], error
         return self.check.rebuilt(self.step, self._works)
 
+    def _own_obstacle(self, own):
+        """Why what this rank did in the step cannot be done again, or ""."""
+        if own is not None and own.obstacle:
+            return own.obstacle
+        now = replay_work.versions(self.check.worker.module)
+        if not self.check.writes and all(work.versions in (None, now) for work in self._works):
+            return ""
+        return WRITTEN
+
     def _recorded(self):
         """The outcome that the works hold."""
         count = len(self.check.worker.parameters)
@@ -78,6 +90,9 @@ class Session:
 
     def _find_obstacle(self):
         idle = [rank for rank, row in enumerate(self.rows) if not row["works"]]
+        self.obstacle = next(filter(None, (row["obstacle"] for row in self.rows)), "")
+        if self.obstacle:
+            return
         if len(idle) == self.ranks:
             self.obstacle = "guard.compute_loss and a backward pass came before no update"
         elif len({shape for row in self.rows for shape in row["shapes"]}) > 1:
@@ -174,7 +189,8 @@ class Session:
         if self.finiteness:
             label = replay_work.hashed("finite" if outcome.finite else "not finite")
         return {"owner": owner, "executor": self.guard.rank, "attempt": attempt, "error": error,
-                "label": label.hex(), "finite": outcome.finite, "batches": outcome.batches,
+                "obstacle": outcome.obstacle, "label": label.hex(), "finite": outcome.finite,
+                "batches": outcome.batches,
                 "losses": [replay_work.value_text(loss) for loss in outcome.losses]}  # fmt: skip
 
     def _exchanged(self, mine):
@@ -190,8 +206,9 @@ class Session:
         ]  # fmt: skip
 
     def _look_at(self, each):
-        if self.finding is not None:
+        if self.finding is not None or self.obstacle:
             return
+        self.obstacle = each["obstacle"]
         owner, executor = each["owner"], each["executor"]
         if each["error"]:
             self._find("software", f"rank {executor} could not compute step {self.step} of rank "
@@ -208,7 +225,7 @@ class Session:
 
     def settle(self, runs):
         """The finding that the runs and all that they ask for lead to, or None."""
-        while self.finding is None:
+        while self.finding is None and not self.obstacle:
             rows = self._rows(runs)
             requests = _core.guard_replay_requests(rows, self.ranks)
             if not requests:

@@ -1,9 +1,8 @@
 """What a rank computed in a step, kept so that another one can compute it again to the bit.
 
 A *work* is one micro-batch: what it began with (generators, buffers, autocast) and what came out
-(the bits of its loss and, when asked, digests of its gradients). Computing it again goes through
-the module that DistributedDataParallel wraps: nothing is sent, no `.grad` and no hook of a
-parameter's accumulation is touched, and generators and buffers are put back.
+(the bits of its loss and, when asked, digests of its gradients). Computing it again touches no
+`.grad` and no hook of a parameter's accumulation; replay_isolation.py does the rest.
 """
 
 import array
@@ -19,12 +18,15 @@ from collections.abc import Mapping
 import torch
 
 from tocsin.guard import digests
-from tocsin.guard.unseen import Unseen
 
 BYTES = digests.BYTES
 _ABSENT = b"\xff" * BYTES  # a parameter without a gradient
 _PLAIN = (str, bytes, int, float, complex, bool, type(None))
 _COUNTED = (bool, int, float)  # attributes of modules that a forward pass may read and change
+
+
+class Refused(Exception):
+    """Why no rank can compute a batch again."""
 
 
 # ---- digests ------------------------------------------------------------------------------------
@@ -218,8 +220,14 @@ def influential_buffers(module):
     return list(seen.values())
 
 
-def _write(buffer, value):
-    buffer.data.copy_(value)  # without a new version: a graph that is kept stays usable
+def write(buffer, value):
+    """Without a new version: a graph that is kept stays usable. An element that lies in several
+    places is written once."""
+    into = buffer.data
+    if into.layout == torch.strided:
+        once = tuple(slice(0, 1) if step == 0 else slice(None) for step in into.stride())
+        into, value = into[once], value[once]
+    into.copy_(value)
 
 
 def packed(tensors):
@@ -242,7 +250,7 @@ def unpacked(data, form):
 
 def write_buffers(module, values):
     for buffer, value in zip(influential_buffers(module), values, strict=True):
-        _write(buffer, value)
+        write(buffer, value)
 
 
 def plain_attributes(module):
@@ -258,28 +266,6 @@ def set_plain_attributes(module, attributes):
                 vars(each)[name] = value
 
 
-@contextlib.contextmanager
-def undisturbed(module, device):
-    """Put generators, buffers and plain attributes back, whatever is computed in between; nothing
-    is recorded."""
-    states, attributes = generator_states(device), plain_attributes(module)
-    kept = [
-        (each, name, buffer, buffer.clone())
-        for each in module.modules()
-        for name, buffer in each._buffers.items()
-        if buffer is not None
-    ]
-    with Unseen():
-        try:
-            yield
-        finally:
-            for each, name, buffer, value in kept:
-                _write(buffer, value)
-                each._buffers[name] = buffer
-            set_plain_attributes(module, attributes)
-            set_generator_states(states, device)
-
-
 def inner_module(model):
     """What DistributedDataParallel wraps, else the model itself."""
     return model.module if is_wrapped(model) else model
@@ -289,27 +275,9 @@ def is_wrapped(model):
     return isinstance(model, torch.nn.parallel.DistributedDataParallel)
 
 
-@contextlib.contextmanager
-def unsynchronised(model):
-    """A call of DistributedDataParallel goes to its module, and tells no other rank."""
-    if not is_wrapped(model):
-        yield
-        return
-
-    def forward(*args, **kwargs):
-        if model.device_ids:
-            from torch.distributed.utils import _to_kwargs
-
-            device = torch.device(model.device_type, model.device_ids[0])
-            moved, moved_kwargs = _to_kwargs(args, kwargs, device, False)
-            args, kwargs = moved[0], moved_kwargs[0]
-        return model.module(*args, **kwargs)
-
-    model.__dict__["forward"] = forward
-    try:
-        yield
-    finally:
-        del model.__dict__["forward"]
+def versions(module):
+    """How often torch saw each parameter being written to."""
+    return [None if each.is_inference() else each._version for each in module.parameters()]
 
 
 # ---- works --------------------------------------------------------------------------------------
@@ -339,6 +307,7 @@ class Work:
     follows: bool = False  # it began with rank 0's buffers
     snapshot: list | None = None  # of those buffers
     attributes: list | None = None  # plain ones of all modules
+    versions: list | None = None  # of the parameters
     loss: torch.Tensor | None = None
     seed: torch.Tensor | None = None  # the gradient that backward began with; None: no backward
     seed_autocast: list = dataclasses.field(default_factory=list)
@@ -346,7 +315,7 @@ class Work:
     mixed: bool = False  # its gradients cannot be told from another's
 
     def take_state(self, module):
-        self.attributes = plain_attributes(module)
+        self.attributes, self.versions = plain_attributes(module), versions(module)
         self.snapshot = [buffer.clone() for buffer in influential_buffers(module)]
         self.buffers = digest(self.snapshot).hex()
 
@@ -411,6 +380,7 @@ class Outcome:
     gradients: list = dataclasses.field(default_factory=list)  # a list of digests for each
     batches: list = dataclasses.field(default_factory=list)  # digests
     finite: bool = True
+    obstacle: str = ""  # why nothing was computed, and never will be
 
     def digest(self):
         return hashed(repr(self.losses), *(b"".join(each) for each in self.gradients))
@@ -443,7 +413,7 @@ class Worker:
         if work.attributes is not None:
             set_plain_attributes(self.module, work.attributes)
         with torch.enable_grad():
-            with unsynchronised(self.model), autocast_as(work.autocast):
+            with autocast_as(work.autocast):
                 loss = loss_of(self.loss_function(self.model, batch))
             outcome.losses.append(bits(loss))
             outcome.finite &= bool(torch.isfinite(loss.detach()).all())
