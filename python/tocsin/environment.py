@@ -1,14 +1,13 @@
 """`python -m tocsin.environment`: prints the audit of determinism.py. `tocsin env` runs it."""
 
-import argparse
 import json
 import sys
 
-from tocsin import determinism
+from tocsin import command, determinism
 
 
 def main():
-    parser = argparse.ArgumentParser(
+    parser = command.Parser(
         prog="tocsin env",
         description="Say what must be fixed so that two runs compute the same bits, and is not. "
         "Exit status: 0 all is fixed, 1 something is not.",
@@ -33,4 +32,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)

@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 
+from tocsin import command
+
 
 def _axes(words: str) -> dict[str, int]:
     axes = {}
@@ -25,7 +27,7 @@ def _argument(words: str) -> tuple[str, object]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tocsin plan", description=__doc__)
+    parser = command.Parser(prog="tocsin plan", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     export = commands.add_parser("export", help="trace a script's training step into .plan files")
     export.add_argument("script", metavar="SCRIPT:FUNCTION",
@@ -73,10 +75,10 @@ def main(words: list[str] | None = None) -> int:
             plan = export(script, build, dict(options.arg), options.mesh, replica)
             _write(options.output, plan)
     except ExportError as error:
-        print(f"tocsin plan: error: {error}", file=sys.stderr)
-        return 2
+        command.fail(error)
+        return command.INPUT
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command.run(main)
