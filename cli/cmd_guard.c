@@ -1,5 +1,6 @@
 /* cmd_guard.c - `tocsin guard`: what the guard of a job found, and whether a checkpoint is still
  * what was saved. */
+#include <stdlib.h>
 #include <string.h>
 #include <tocsin/guard_report.h>
 
@@ -48,8 +49,10 @@ int cmd_guard(int argc, char **argv)
     cli_operands operands;
     int exit_code;
 
-    if (argc >= 2 && strcmp(argv[1], "verify") == 0)
+    if (argc >= 2 && strcmp(argv[1], "verify") == 0) {
+        setenv("PYTHONSAFEPATH", "1", 1); /* a folder of checkpoints may have a torch.py in it */
         return cli_become_python("tocsin.guard.verify_checkpoint", argc - 2, argv + 2);
+    }
     if (cli_options_end(&usage, argc, argv, &operands, &exit_code))
         return exit_code;
     if (operands.count == 2 && strcmp(operands.items[0], "report") == 0)

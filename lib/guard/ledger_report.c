@@ -199,7 +199,8 @@ static int64_t rank_of(const char *name)
     if (strncmp(name, "rank-", 5) != 0)
         return -1;
     size_t digits = strspn(name + 5, "0123456789");
-    if (digits == 0 || digits > 6 || strcmp(name + 5 + digits, ".jsonl") != 0)
+    if (digits == 0 || digits > 6 || (digits > 1 && name[5] == '0') ||
+        strcmp(name + 5 + digits, ".jsonl") != 0)
         return -1;
     for (size_t i = 0; i < digits; ++i)
         rank = 10 * rank + name[5 + i] - '0';

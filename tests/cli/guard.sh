@@ -31,6 +31,7 @@ ledger nobody/rank-0.jsonl "$nobody"
 ledger hostile/rank-0.jsonl "$(finding replay 8 persistent 2 '"n2; rm -rf /"')" \
     "$(finding replay 8 persistent 3 '"--all"')"
 ledger clean/rank-0.jsonl
+ledger clean/rank-00.jsonl "$once" # the name of no ledger
 mkdir empty
 
 expect 1 tocsin guard report named <<'END'
@@ -149,6 +150,23 @@ END
 expect 2 tocsin guard verify c.pt nowhere.pt <<'END'
 c.pt: verified: 3 entries saved at step 4, verified (gate vote, replicas 2, voted on 1)
 ! tocsin: error: nowhere.pt: no such file or folder
+END
+cp c.pt.tocsin.json other.pt.tocsin.json
+expect 1 tocsin guard verify nowhere.pt other.pt <<'END'
+other.pt: differs: 3 entries saved at step 4, verified (gate vote, replicas 2, voted on 1)
+  w is not what was saved: one element differs, [1,2], 1 of its bits
+! tocsin: error: nowhere.pt: no such file or folder
+END
+expect 2 bash -c '"$TOCSIN" guard verify c.pt >/dev/full' <<'END'
+! tocsin: error: cannot write to the standard output
+END
+expect 2 tocsin guard verify --format xml c.pt <<'END'
+! tocsin: error: argument --format: invalid choice: 'xml' (choose from 'text', 'json')
+! hint: tocsin guard verify --help
+END
+echo 'raise SystemExit("this was run")' >torch.py # as a folder of checkpoints may have one
+expect 0 tocsin guard verify c.pt <<'END'
+c.pt: verified: 3 entries saved at step 4, verified (gate vote, replicas 2, voted on 1)
 END
 
 finish

@@ -170,6 +170,22 @@ def disk_full():
         return training.save("full.pt")
 
 
+def one_of_several_fails():
+    """Each rank writes a file of its own."""
+    training, rank = Training().step(), dist.get_rank()
+
+    def save(original, state, file):
+        if rank == 0:
+            raise OSError(28, "No space left on device")
+        original(state, file)
+
+    with torch_save(save):
+        try:
+            training.guard.save(training.state(), path(f"own-{rank}.pt"))
+        except (OSError, RuntimeError) as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+
+
 def slow_disk():
     training = Training(timeout=1.0).step()
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ import torch
 import torch.distributed.checkpoint as dcp
 
 import tocsin.guard
-from tocsin.guard import checkpoint_contents, publish, verify_checkpoint
+from tocsin.guard import checkpoint_contents, location, verify_checkpoint
 
 PROGRAM = Path(__file__).resolve().parent / "guard_gate_program.py"
 UNVOTED = "there is no second replica of some tensors: nobody could vote on them"
 THREE = ("healthy before_the_first_step audited poisoned_weight staged_byte_flipped "
-         "changed_on_its_way disk_full slow_disk went_on copies own_class").split()  # fmt: skip
+         "changed_on_its_way disk_full one_of_several_fails slow_disk went_on copies "
+         "own_class").split()  # fmt: skip
 TWO = ("sharded sharded_again sharded_piece_flipped replicated resumed "
        "tried_again killed").split()  # fmt: skip
 
@@ -121,6 +123,8 @@ def test_a_write_that_fails_fails_on_all_ranks_and_leaves_nothing(three):
     assert errors[0].startswith("OSError") and "No space left" in errors[0]
     assert all("rank 0 could not save" in error for error in errors[1:])
     assert not list(three["folder"].glob("*full.pt*"))
+    assert all("No space left" in rank["error"] for rank in three["one_of_several_fails"])
+    assert not list(three["folder"].glob("*own-*"))
 
 
 def test_a_slow_disk_is_no_lost_peer(three):
@@ -206,6 +210,104 @@ def test_a_resharded_checkpoint_is_the_same(two, tmp_path):
     assert results[0]["differences"][0]["index"] == [5, 2]
 
 
+# ---- what a save may replace, on one rank ----------------------------------------------------
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """save(state, name) and save_distributed(state, name) into an empty folder."""
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    guard = tocsin.guard.Guard(model, optimizer, folder=tmp_path / "ledgers")
+    (tmp_path / "here").mkdir()
+    here = os.fsencode(tmp_path / "here")
+    return types.SimpleNamespace(
+        folder=tmp_path / "here",
+        save=lambda state, name: guard.save(state, os.path.join(here, os.fsencode(name))),
+        save_distributed=lambda state, name: guard.save_distributed(state, here + b"/" + name),
+    )
+
+
+def test_what_is_no_file_is_not_replaced_by_one(alone):
+    (alone.folder / "folder").mkdir()
+    (alone.folder / "folder" / "mine").touch()
+    (alone.folder / "link").symlink_to("folder")
+    os.mkfifo(alone.folder / "pipe")
+    for name, kind in (("folder", IsADirectoryError), ("link", IsADirectoryError),
+                       ("new/", IsADirectoryError), ("pipe", FileExistsError)):  # fmt: skip
+        with pytest.raises(kind):
+            alone.save({"a": 1}, name)
+    assert sorted(os.listdir(alone.folder)) == ["folder", "link", "pipe"]
+    assert os.listdir(alone.folder / "folder") == ["mine"]
+
+
+def test_a_link_stays_a_link(alone):
+    (alone.folder / "latest.pt").symlink_to("real.pt")
+    alone.save({"a": 1}, "latest.pt")
+    assert os.readlink(alone.folder / "latest.pt") == "real.pt"
+    assert verify(alone.folder / "latest.pt")[0] == verify(alone.folder / "real.pt")[0] == 0
+
+
+def test_a_name_of_any_bytes(alone):
+    alone.save({"a": torch.ones(2)}, b"n\xff.pt")
+    assert verify(alone.folder / os.fsdecode(b"n\xff.pt"))[0] == 0
+
+
+def test_what_else_lies_in_a_folder_stays_in_it(alone, monkeypatch):
+    alone.save_distributed({"a": torch.ones(2)}, b"c")
+    mine = alone.folder / "c" / "mine" / "deep"
+    mine.mkdir(parents=True)
+    (mine / "file").write_text("kept")
+    (alone.folder / "c" / "__9_0.distcp").touch()  # of a rank that is no more
+    alone.save_distributed({"a": torch.zeros(2)}, b"c")
+    assert (mine / "file").read_text() == "kept"
+    assert not (alone.folder / "c" / "__9_0.distcp").exists()
+    assert verify(alone.folder / "c")[0] == 0
+    (alone.folder / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        alone.save_distributed({"a": torch.ones(2)}, b"file")
+    monkeypatch.chdir(mine)
+    with pytest.raises(ValueError, match="cannot be replaced as a whole"):
+        alone.save_distributed({"a": torch.ones(2)}, b"c")
+    assert sorted(os.listdir(alone.folder)) == ["c", "file"]
+
+
+def test_a_save_after_one_that_was_cut_off_leaves_one_digest(alone, monkeypatch):
+    path = alone.folder / "c.pt"
+    side, later = Path(f"{path}.tocsin.json"), Path(f"{path}.tocsin.json.next")
+    alone.save({"a": 1}, "c.pt")
+    first = side.read_bytes()
+    alone.save({"a": 2}, "c.pt")
+    second = side.read_bytes()
+    monkeypatch.setattr(torch, "save", lambda state, file: 1 / 0)
+    for digests in (first, second):  # cut off before and after the file got its name
+        side.write_bytes(first)
+        later.write_bytes(digests)
+        if digests == first:
+            side.write_bytes(second)
+        with pytest.raises(ZeroDivisionError):
+            alone.save({"a": 3}, "c.pt")
+        assert side.read_bytes() == second
+        assert sorted(os.listdir(alone.folder)) == ["c.pt", "c.pt.tocsin.json"]
+
+
+@pytest.mark.parametrize("name", ["c.pt", "c"])
+def test_a_checkpoint_that_is_replaced_while_it_is_read(alone, monkeypatch, name):
+    save = alone.save if name == "c.pt" else alone.save_distributed
+    save({"a": torch.ones(2)}, name.encode())
+    reader = "load_file" if name == "c.pt" else "read_index"
+    read = getattr(checkpoint_contents, reader)
+    meanwhile = [torch.zeros(2), torch.ones(3)]
+
+    def replaced(path, *arguments, **options):
+        if meanwhile and os.path.basename(path) == name:
+            save({"a": meanwhile.pop()}, name.encode())
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(checkpoint_contents, reader, replaced)
+    assert verify(alone.folder / name)[0] == 0 and not meanwhile
+
+
 # ---- what becomes of it on the disk -----------------------------------------------------------
 
 
@@ -229,6 +331,22 @@ def test_a_bit_on_the_disk_is_named(healthy):
     ]
     with pytest.raises(verify_checkpoint.CheckpointDiffers, match="module.2.weight"):
         tocsin.guard.load_verified(healthy)
+
+
+@pytest.mark.parametrize("form", ["legacy", "deflated"])
+def test_a_file_that_somebody_wrote_in_another_form(healthy, form):
+    state = torch.load(healthy, weights_only=True)
+    for code in (0, 1):
+        if form == "legacy":
+            torch.save(state, healthy, _use_new_zipfile_serialization=False)
+        else:
+            torch.save(state, healthy.with_suffix(".zip"))
+            with zipfile.ZipFile(healthy.with_suffix(".zip")) as source, \
+                    zipfile.ZipFile(healthy, "w", zipfile.ZIP_DEFLATED) as target:  # fmt: skip
+                for each in source.namelist():
+                    target.writestr(each, source.read(each))
+        assert verify(healthy)[0] == code
+        state["model"]["module.0.bias"][1] += 1
 
 
 def test_missing_extra_renamed_and_reshaped(healthy):
@@ -283,8 +401,9 @@ def test_input_errors_are_one_line_each(healthy, two, tmp_path):
     whole = healthy.read_bytes()
     healthy.write_bytes(whole[: len(whole) // 2])
     assert "h.pt" in one_error(healthy)
-    healthy.write_bytes(b"")
-    one_error(healthy)
+    for content in (b"", b"some text", bytes(5000)):
+        healthy.write_bytes(content)
+        assert "h.pt: torch.load cannot read it: " in one_error(healthy)
     torch.save({"a": Hostile(str(tmp_path / "made"))}, healthy)
     assert "h.pt" in one_error(healthy)
     healthy.write_bytes(whole)
@@ -368,6 +487,7 @@ def test_what_is_accepted_can_be_read_back(tmp_path):
 @pytest.mark.parametrize("value", [
     collections.defaultdict(int), Pair(1, 2), frozenset([1]), collections.deque(), range(3),
     torch.channels_last, torch.ones(2).as_subclass(Own), torch.eye(2).to_sparse_csc(),
+    torch.ones(2, device="meta"), 1 << 5000, {"a\0b": 1},
 ])  # fmt: skip
 def test_what_could_not_be_read_back_is_refused(value):
     with pytest.raises(ValueError, match="state.v"):
@@ -390,10 +510,10 @@ def test_the_file_system_of_a_path(tmp_path):
     mounts.write_text(
         f"a / overlay rw 0 0\nb {tmp_path} nfs4 rw 0 0\nc {tmp_path}/x\\040y xfs rw 0 0\n"
     )
-    assert publish.file_system("/", mounts) == "overlay"
-    assert publish.file_system(tmp_path / "run", mounts) == "nfs4"
-    assert publish.file_system(tmp_path / "x y" / "run", mounts) == "xfs"
-    assert publish.file_system("/", tmp_path / "nothing") == ""
+    assert location.file_system("/", mounts) == "overlay"
+    assert location.file_system(tmp_path / "run", mounts) == "nfs4"
+    assert location.file_system(tmp_path / "x y" / "run", mounts) == "xfs"
+    assert location.file_system("/", tmp_path / "nothing") == ""
 
 
 def test_a_checkpoint_on_the_disk_of_one_node_is_warned_of(tmp_path, monkeypatch, capsys):
@@ -402,7 +522,7 @@ def test_a_checkpoint_on_the_disk_of_one_node_is_warned_of(tmp_path, monkeypatch
     one = types.SimpleNamespace(places=places[:1], world_size=1)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
     for guard, kind, times in ((one, "ext4", 0), (several, "nfs4", 0), (several, "ext4", 1)):
-        monkeypatch.setattr(publish, "file_system", lambda _, kind=kind: kind)
-        publish._warn_if_local(guard, tmp_path / "model.pt")
-        publish._warn_if_local(guard, tmp_path / "model.pt")  # once a folder
+        monkeypatch.setattr(location, "file_system", lambda _, kind=kind: kind)
+        location.warn_if_local(guard, tmp_path / "model.pt")
+        location.warn_if_local(guard, tmp_path / "model.pt")  # once a folder
         assert capsys.readouterr().err.count("is lost with the node") == times

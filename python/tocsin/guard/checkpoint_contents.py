@@ -13,12 +13,15 @@ import json
 import os
 import pickle
 import sys
+import zipfile
 
 from tocsin import _core
 
 DEPTH_MAX = 64  # of containers in containers
+INTEGER_BITS_MAX = 8 * 255 - 1  # of those that torch.load reads
 INDEX_BYTES_MAX = 1 << 30
 INDEX = ".metadata"  # of a folder
+SIDE_IN_FOLDER = "tocsin-digests.json"
 
 
 class Unreadable(ValueError):
@@ -95,6 +98,8 @@ def _tagged(value, name, depth=0):
     torch = _torch()
     if depth > DEPTH_MAX:
         raise Unreadable(f"{name}: more than {DEPTH_MAX} containers in each other")
+    if type(value) is int and value.bit_length() > INTEGER_BITS_MAX:
+        raise Unreadable(f"{name}: an integer of {value.bit_length()} bits cannot be read back")
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) in _DICTS:
@@ -129,6 +134,8 @@ def pieces_of_state(state):
     names = set()
     for path, tensor, value in _walk(state, "", 0):
         name, times = path or ".", 1
+        if "\0" in name:
+            raise Unreadable(f"{name!r}: a byte 0 in a name has no place in the digests")
         while name in names:
             times += 1
             name = f"{path}#{times}"
@@ -159,8 +166,10 @@ def check_dense(tensor, name):
     torch = _torch()
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
         canonical(tensor, name)  # which refuses it
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        raise Unreadable(f"{name}: tensors of this kind ({tensor.layout}) have no digest here")
+    kind = ("quantized" if tensor.is_quantized else "nested" if tensor.is_nested else
+            "meta" if tensor.is_meta else str(tensor.layout).removeprefix("torch."))  # fmt: skip
+    if kind != "strided":
+        raise Unreadable(f"{name}: {kind} tensors have no digest here")
 
 
 def _tensors(tensor, path):
@@ -185,22 +194,47 @@ def _tensors(tensor, path):
 # ---- files -----------------------------------------------------------------------------------
 
 
+def _reason(error):
+    """The first sentence of what torch.load says."""
+    text = str(error).rpartition("WeightsUnpickler error: ")[2].strip()
+    text = text.partition("\n")[0].partition(". ")[0]
+    known = isinstance(error, (RuntimeError, pickle.UnpicklingError)) and text
+    return text if known else f"{type(error).__name__} {text}".strip()
+
+
 def _load(file, where, **options):
     try:
         return _torch().load(file, map_location="cpu", weights_only=True, **options)
-    except FileNotFoundError:
-        raise
     except Exception as error:
-        text = str(error).rpartition("WeightsUnpickler error: ")[2] or repr(error)
-        raise Unreadable(f"{where}: {text.strip().splitlines()[0]}") from error
+        raise Unreadable(f"{where}: torch.load cannot read it: {_reason(error)}") from error
+
+
+def _is_mappable(file, path):
+    """May tensors stay in the file? Not in one of the old format, nor in one that was compressed,
+    nor where torch cannot pass its name on."""
+    try:
+        str(path).encode()
+        entries = zipfile.ZipFile(file).infolist()
+    except Exception:  # noqa: BLE001 (torch.load says what is wrong)
+        return False
+    return all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
 
 
 def load_file(path, mapped=True):
-    """What is in a file of torch.save. mapped: tensors stay in the file."""
-    return _load(path, path, mmap=mapped)
+    """What is in a file of torch.save. mapped: tensors stay in the file, if they can."""
+    with open(path, "rb") as file:
+        if mapped and _is_mappable(file, path):
+            return _load(path, path, mmap=True)
+        file.seek(0)
+        return _load(file, path)
 
 
 # ---- folders ---------------------------------------------------------------------------------
+
+
+def is_of_folder(name):
+    """Is a file of this name one of a folder's own?"""
+    return name in (INDEX, SIDE_IN_FOLDER) or name.endswith(".distcp")
 
 
 class _Record:

@@ -12,19 +12,17 @@ import dataclasses
 import functools
 import json
 import os
-import shutil
 import threading
 import traceback
 
 from tocsin import _core
 from tocsin.guard import checkpoint_contents as contents
-from tocsin.guard import digests, verify_checkpoint
+from tocsin.guard import digests, location, verify_checkpoint
 from tocsin.guard.unseen import Unseen
 from tocsin.messages import say
 
 QUARANTINED = ".quarantined"
 TEXTS_MAX = 10  # differences in a finding
-_LOCAL_FILE_SYSTEMS = frozenset("btrfs ext2 ext3 ext4 f2fs overlay ramfs tmpfs xfs zfs".split())
 
 
 @dataclasses.dataclass
@@ -134,6 +132,19 @@ def _all_or_none(guard):
             raise SaveFailed(f"rank {rank} could not save: {text.strip()}")
 
 
+@contextlib.contextmanager
+def _nothing_left(*staged):
+    """What was staged, and did not get its name, is removed; staged[0] tells."""
+    try:
+        yield
+    except BaseException:
+        if staged and os.path.lexists(staged[0]):
+            for path in staged:
+                with contextlib.suppress(OSError):
+                    location.remove(path)
+        raise
+
+
 # ---- the staged checkpoint ---------------------------------------------------------------------
 
 
@@ -147,7 +158,7 @@ class _Staged:
 
     def row(self, path):
         texts = [difference["text"] for difference in self.differences[:TEXTS_MAX]]
-        return {"path": path, "differing": len(self.differences), "texts": texts,
+        return {"path": location.shown(path), "differing": len(self.differences), "texts": texts,
                 "unreadable": self.unreadable,
                 "first": self.differences[0] if self.differences else None}  # fmt: skip
 
@@ -176,38 +187,15 @@ class _Expected:
                 self.voted.add(piece.name)
 
 
-def _sync(path, drop=False):
-    """Make a file or folder durable. drop: let the next read come from the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        if drop:
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
-def _beside(path, ending):
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(folder, f".{name}.{ending}")
-
-
-def _remove(path):
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
-        os.remove(path)
-
-
 def _quarantine(staged, path, finding):
-    _remove(path + QUARANTINED)
+    location.remove(path + QUARANTINED)
     os.rename(staged, path + QUARANTINED)
     with open(path + QUARANTINED + ".json", "w", encoding="utf-8") as file:
         json.dump(finding, file)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    _sync(os.path.dirname(os.path.abspath(path)))
+    location.sync(os.path.dirname(os.path.abspath(path)))
 
 
 def _finding(guard, path, reason, rows):
@@ -215,7 +203,7 @@ def _finding(guard, path, reason, rows):
     disk: nobody is named."""
     firsts = [row["first"] for row in rows if row["first"] is not None]
     texts = [text for row in rows for text in (*row["texts"], row["unreadable"]) if text]
-    path = next((row["path"] for row in rows if row["path"]), path)
+    path = next((row["path"] for row in rows if row["path"]), location.shown(path))
     evidence = {
         "path": path,
         "writers": [rank for rank, row in enumerate(rows) if row["differing"] or row["unreadable"]],
@@ -247,7 +235,7 @@ def _refuse(guard, path, reason):
 def _tell(guard, path, state, reason):
     guard.passed["checkpoint"] = guard.step_count
     if state == "candidate" and guard.rank == 0:
-        say(f"guard: {path or 'a checkpoint'} is published unvoted: {reason}")
+        say(f"guard: {location.shown(path) or 'a checkpoint'} is published unvoted: {reason}")
     return Saved(path, state, reason)
 
 
@@ -257,12 +245,20 @@ def _tell(guard, path, state, reason):
 def save(guard, state, path):
     """torch.save(state, path), behind the gate. All ranks call; one that gives None as its state
     takes part in the checks and writes nothing."""
-    path = None if state is None else os.fspath(path)
+    with _all_or_none(guard):
+        path = None if state is None else location.of_file(path)
     checked = _checked(guard)
     verdict, reason = _core.gate_decide(*checked, 0, 0)
     if verdict == "quarantined":
         return _refuse(guard, path, reason)
-    staged = None if path is None else _beside(path, f"staged-{guard.rank}")
+    if path is None:
+        return _save_file(guard, None, None, None, checked)
+    staged = location.beside(path, f"staged-{guard.rank}")
+    with _nothing_left(staged, _next_side(path)):
+        return _save_file(guard, state, path, staged, checked)
+
+
+def _save_file(guard, state, path, staged, checked):
     with _all_or_none(guard):
         stage = functools.partial(_stage_file, guard, state, path, staged)
         result = _patiently(guard, None if path is None else stage)
@@ -284,14 +280,11 @@ def save(guard, state, path):
 def _stage_file(guard, state, path, staged):
     import torch
 
-    _warn_if_local(guard, path)
+    location.warn_if_local(guard, path)
+    _finish_earlier(path)
     expected = _Expected(contents.pieces_of_state(state), _voted(guard))
-    try:
-        torch.save(state, staged)
-        _sync(staged, drop=True)
-    except BaseException:
-        _remove(staged)
-        raise
+    torch.save(state, staged)
+    location.sync(staged, drop=True)
     result = _Staged()
     try:
         with Unseen():
@@ -305,15 +298,34 @@ def _stage_file(guard, state, path, staged):
     return result
 
 
+def _next_side(path):
+    return path + verify_checkpoint.SIDE + verify_checkpoint.NEXT
+
+
+def _finish_earlier(path):
+    """A save that was cut off between its renames left two digests: those of the file that has the
+    name stay."""
+    side = path + verify_checkpoint.SIDE
+    if not os.path.exists(_next_side(path)):
+        return
+    try:
+        fits = verify_checkpoint.verify(path, _next_side(path)).verdict
+    except (OSError, ValueError):
+        fits = None
+    if fits == verify_checkpoint.VERIFIED:
+        _core.gate_publish(_next_side(path), side)
+    else:
+        location.remove(_next_side(path))
+
+
 def _publish_file(found, checked, verdict, staged, path):
     """Between the two renames the digests of the old and of the new file are there: whichever file
     has the name verifies."""
     mode, step, *_, replicas = checked
-    side = path + verify_checkpoint.SIDE
     _core.checkpoint_digests_set_origin(found.handle, mode, verdict, step, replicas)
-    _core.checkpoint_digests_save(found.handle, side + verify_checkpoint.NEXT)
+    _core.checkpoint_digests_save(found.handle, _next_side(path))
     _core.gate_publish(staged, path)
-    _core.gate_publish(side + verify_checkpoint.NEXT, side)
+    _core.gate_publish(_next_side(path), path + verify_checkpoint.SIDE)
 
 
 # ---- one folder of all ranks ---------------------------------------------------------------------
@@ -324,18 +336,24 @@ def save_distributed(guard, state, path):
     that all ranks see. All ranks call."""
     from torch.distributed.checkpoint.stateful import Stateful
 
-    path = os.fspath(path).rstrip("/")
+    with _all_or_none(guard):
+        path = location.of_folder(path)
     checked = _checked(guard)
     verdict, reason = _core.gate_decide(*checked, 0, 0)
     if verdict == "quarantined":
         return _refuse(guard, path, reason)
     state = {key: item.state_dict() if isinstance(item, Stateful) else item
              for key, item in state.items()}  # fmt: skip
-    staged = _beside(path, "staged")
+    staged = location.beside(path, "staged")
+    with _nothing_left(*([staged] if guard.rank == 0 else [])):
+        return _save_together(guard, state, path, staged, checked)
+
+
+def _save_together(guard, state, path, staged, checked):
     with _all_or_none(guard):
         if guard.rank == 0:
-            _warn_if_local(guard, path)
-            _remove(staged)
+            location.warn_if_local(guard, path)
+            location.remove(staged)
         live = _patiently(guard, lambda: _live(guard, state))
     with _all_or_none(guard):
         _save_folder(guard, state, staged)
@@ -408,7 +426,7 @@ def _read_back(guard, staged, live):
         index = contents.read_index(staged)
         mine = [stored for stored in index if _reader(guard, stored) == guard.rank]
         for file in {stored.file for stored in mine}:
-            _sync(os.path.join(staged, file), drop=True)
+            location.sync(os.path.join(staged, file), drop=True)
         for stored in mine:
             with Unseen():
                 piece = contents.read_piece(staged, stored)
@@ -443,43 +461,9 @@ def _add_up(rows):
 def _publish_folder(total, checked, verdict, staged, path):
     mode, step, *_, replicas = checked
     _core.checkpoint_digests_set_origin(total.handle, mode, verdict, step, replicas)
-    side = os.path.join(staged, verify_checkpoint.SIDE_IN_FOLDER)
+    side = os.path.join(staged, contents.SIDE_IN_FOLDER)
     _core.checkpoint_digests_save(total.handle, side)
-    _sync(staged)
+    location.keep_others(path, staged, contents.is_of_folder)
+    location.sync(staged)
     if _core.gate_publish(staged, path):
-        _remove(staged)
-
-
-# ---- where it lies ----------------------------------------------------------------------------
-
-_warned = set()
-
-
-def file_system(path, mounts="/proc/self/mounts"):
-    """The kind of file system that a path is on; "" where that cannot be told."""
-    path = os.path.realpath(path)
-    best, kind = "", ""
-    try:
-        with open(mounts, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                _, place, name, *_ = line.split()
-                place = place.encode().decode("unicode_escape")
-                inside = path == place or path.startswith(place.rstrip("/") + "/")
-                if inside and len(place) >= len(best):
-                    best, kind = place, name
-    except (OSError, ValueError):
-        return ""
-    return kind
-
-
-def _warn_if_local(guard, path):
-    """A node that is replaced takes its disk with it."""
-    folder = os.path.dirname(os.path.abspath(path))
-    hosts = len({place["host"] for place in guard.places})
-    per_host = int(os.environ.get("LOCAL_WORLD_SIZE") or guard.world_size)
-    kind = file_system(folder)
-    if (hosts > 1 or per_host < guard.world_size) and kind in _LOCAL_FILE_SYSTEMS:
-        if folder not in _warned:
-            say(f"guard: {folder} is on a disk of this node ({kind}) and the job runs on "
-                "several: a checkpoint there is lost with the node")  # fmt: skip
-        _warned.add(folder)
+        location.remove(staged)

@@ -4,21 +4,19 @@ guard verify` runs, and the same for scripts.
 Every tensor on disk is digested again and compared with the digests beside the checkpoint.
 """
 
-import argparse
+import contextlib
 import dataclasses
 import json
 import os
-import sys
 
+from tocsin import command
 from tocsin.guard import checkpoint_contents as contents
 
 SIDE = ".tocsin.json"  # behind the name of a file
 NEXT = ".next"  # behind that, while a save moves file and digests to their names
-SIDE_IN_FOLDER = "tocsin-digests.json"
 
 VERIFIED, DIFFERS, UNDECIDED = "verified", "differs", "undecided"
 EXIT = {VERIFIED: 0, DIFFERS: 1, UNDECIDED: 3}
-EXIT_INPUT = 2
 
 
 class CheckpointDiffers(ValueError):
@@ -40,17 +38,25 @@ class Verification:
 
 
 def side_files(path):
-    """Where the digests of a checkpoint may lie."""
+    """Where the digests of a checkpoint may lie, in the order in which a save moves them. Of what
+    a link leads to, they lie there."""
     if os.path.isdir(path):
-        return [os.path.join(path, SIDE_IN_FOLDER)]
-    return [path + SIDE, path + SIDE + NEXT]
+        return [os.path.join(path, contents.SIDE_IN_FOLDER)]
+    places = [path + SIDE + NEXT, path + SIDE]
+    if os.path.islink(path) and not any(map(os.path.exists, places)):
+        return side_files(os.path.realpath(path))
+    return places
 
 
 def _read_saved(path, against):
     """The digests beside the checkpoint. A save that was cut off between its renames leaves two."""
     if against is not None:
         return [contents.Digests.read(against)]
-    return [contents.Digests.read(side) for side in side_files(path) if os.path.exists(side)]
+    found = []
+    for side in filter(os.path.exists, side_files(path)):
+        with contextlib.suppress(FileNotFoundError):  # it has been moved meanwhile
+            found.append(contents.Digests.read(side))
+    return found
 
 
 def _digest_state(state):
@@ -73,9 +79,33 @@ def _judge(path, saved, found):
     for digests in saved:
         differences = digests.differences(found)
         verdict = DIFFERS if differences else VERIFIED
-        if best is None or not differences:
+        if best is None or len(differences) < len(best.differences):
             best = Verification(path, verdict, digests.describe(), differences)
     return best or Verification(path, UNDECIDED)
+
+
+def _identity(path):
+    """What changes when a save replaces the checkpoint or its digests."""
+    facts = []
+    for each in (path, *side_files(path)):
+        with contextlib.suppress(OSError):
+            status = os.stat(each)
+            facts.append((each, status.st_dev, status.st_ino, status.st_mtime_ns))
+    return facts
+
+
+def _settled(path, look):
+    """look() at a checkpoint; again, if it was replaced while it was read and does not verify."""
+    while True:
+        before = _identity(path)
+        try:
+            result, state = look()
+        except (OSError, ValueError):
+            if _identity(path) == before:
+                raise
+            continue
+        if result.verdict != DIFFERS or _identity(path) == before:
+            return result, state
 
 
 def verify(path, against=None):
@@ -84,15 +114,19 @@ def verify(path, against=None):
     OSError and ValueError for what cannot be read."""
     import torch  # noqa: F401 (a script that verifies need not have)
 
-    path = os.fspath(path)
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"{path}: no such file or folder")
-    saved = _read_saved(path, against)
-    if not saved:
-        return Verification(path, UNDECIDED)
-    if os.path.isdir(path):
-        return _judge(path, saved, _digest_folder(path))
-    return _judge(path, saved, _digest_state(contents.load_file(path)))
+    path = os.fsdecode(path)
+
+    def look():
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: no such file or folder")
+        saved = _read_saved(path, against)
+        if not saved:
+            return Verification(path, UNDECIDED), None
+        if os.path.isdir(path):
+            return _judge(path, saved, _digest_folder(path)), None
+        return _judge(path, saved, _digest_state(contents.load_file(path))), None
+
+    return _settled(path, look)[0]
 
 
 def load_verified(path, against=None):
@@ -101,12 +135,16 @@ def load_verified(path, against=None):
     be read."""
     import torch  # noqa: F401
 
-    path = os.fspath(path)
-    saved = _read_saved(path, against)
-    if not saved:
-        raise FileNotFoundError(f"{path + SIDE}: the digests of the checkpoint are not there")
-    state = contents.load_file(path, mapped=False)
-    result = _judge(path, saved, _digest_state(state))
+    path = os.fsdecode(path)
+
+    def look():
+        saved = _read_saved(path, against)
+        if not saved:
+            raise FileNotFoundError(f"{path + SIDE}: the digests of the checkpoint are not there")
+        state = contents.load_file(path, mapped=False)
+        return _judge(path, saved, _digest_state(state)), state
+
+    result, state = _settled(path, look)
     if result.differences:
         raise CheckpointDiffers(path, result.differences)
     return state
@@ -130,11 +168,11 @@ def _print(result):
 
 
 def _parse():
-    parser = argparse.ArgumentParser(
+    parser = command.Parser(
         prog="tocsin guard verify",
         description="Digest every tensor of a checkpoint on disk and compare with the digests that "
         "guard.save or guard.save_distributed put beside it. "
-        "Exit status: 0 all verified, 1 one differs, 2 input error, 3 no digests.",
+        "Exit status: 0 all verified, else 1 one differs, else 2 input error, else 3 no digests.",
     )
     path = "a file of torch.save, or a folder of torch.distributed.checkpoint"
     against = "the digests of the checkpoint of which PATH is a resharded copy"
@@ -149,30 +187,23 @@ def _parse():
 
 def main():
     options = _parse()
-    results, code = [], 0
+    checkpoints, codes = [], {EXIT[VERIFIED]}
     for path in options.paths:
         try:
-            results.append(verify(path, options.against))
+            result = verify(path, options.against)
         except (OSError, ValueError) as error:
-            print(f"tocsin: error: {error}", file=sys.stderr)
-            code = EXIT_INPUT
-    if options.format == "json":
-        checkpoints = [dataclasses.asdict(result) for result in results]
-        print(json.dumps({"schema": 1, "checkpoints": checkpoints}))
-    else:
-        for result in results:
+            command.fail(error)
+            codes.add(command.INPUT)
+            continue
+        codes.add(EXIT[result.verdict])
+        checkpoints.append(dataclasses.asdict(result))
+        if options.format == "text":
             _print(result)
-    verdicts = {result.verdict for result in results}
-    for verdict in (DIFFERS, UNDECIDED):
-        if code == 0 and verdict in verdicts:
-            code = EXIT[verdict]
-    return code
+    if options.format == "json":
+        print(json.dumps({"schema": 1, "checkpoints": checkpoints}))
+    order = (EXIT[DIFFERS], command.INPUT, EXIT[UNDECIDED], EXIT[VERIFIED])
+    return next(code for code in order if code in codes)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except ImportError as error:
-        print(f"tocsin: error: {error}: set TOCSIN_PYTHON to the interpreter that has torch",
-              file=sys.stderr)  # fmt: skip
-        sys.exit(EXIT_INPUT)
+    command.run(main)
