@@ -4,6 +4,7 @@ that torch is imported once.
 """
 
 import contextlib
+import copy
 import json
 import os
 import sys
@@ -478,7 +479,7 @@ class Net(nn.Module):
         return x
 
 
-def train(model, watch, steps=4, accumulate=1, before_forward=None, **options):
+def train(model, watch, steps=4, accumulate=1, before_forward=None, copies=False, **options):
     """(bits of all that was trained, the guard): watched or not."""
     rank = dist.get_rank()
     model = DistributedDataParallel(model)
@@ -498,6 +499,8 @@ def train(model, watch, steps=4, accumulate=1, before_forward=None, **options):
             generator = torch.Generator().manual_seed(100 * step + 10 * rank + micro)
             x = torch.randn(8, 6, generator=generator, requires_grad=True)
             with guard.forward() if watch else contextlib.nullcontext():
+                if copies:  # of it all, hooks too; what it computes is its own affair
+                    losses.append(copy.deepcopy(model)(x + step).detach())
                 loss = model(x).square().mean()
             losses.append(loss.detach().clone())
             loss.backward()
@@ -529,6 +532,7 @@ def healthy_activations():
         "other_random": _twice(lambda: Net(False, 0.3, keep_random=False)),
         "norm": _twice(lambda: Net(False, norm=True)),
         "accumulated": _twice(lambda: Net(False, 0.3), accumulate=2),
+        "copied": _twice(lambda: Net(False), copies=True),
         "compiled": _twice(lambda: torch.compile(Net(None), backend="aot_eager")),
     }
 

@@ -227,6 +227,22 @@ def unaware_divided():
     return {"bits": bits([*losses, *model.state_dict().values()])}
 
 
+def unaware_heads():
+    """Two wrapped models that share a trunk: each optimizer has parameters of both."""
+    torch.manual_seed(3)
+    trunk = nn.Linear(4, 4)
+    models = [DistributedDataParallel(nn.Sequential(trunk, nn.Linear(4, 2))) for _ in range(2)]
+    optimizers = [torch.optim.SGD(model.parameters(), 0.1) for model in models]
+    losses = []
+    for step in range(STEPS):
+        model, optimizer = models[step % 2], optimizers[step % 2]
+        optimizer.zero_grad()
+        losses.append(model(torch.ones(2, 4) * dist.get_rank()).square().mean())
+        losses[-1].backward()
+        optimizer.step()
+    return {"bits": bits([*losses, *models[0].parameters(), *models[1].parameters()])}
+
+
 def unaware_closure():
     """Gradients that step() computes itself."""
     model = DistributedDataParallel(Net())

@@ -173,10 +173,10 @@ def _exchange():
 
 
 def _model_of(optimizer):
-    """The outermost module that has the optimizer's first parameter: DistributedDataParallel if
+    """The outermost module that has most of the optimizer's parameters: DistributedDataParallel if
     there is one, else the one with most parameters."""
     torch = sys.modules["torch"]
-    first = next((p for group in optimizer.param_groups for p in group["params"]), None)
+    own = {id(p) for group in optimizer.param_groups for p in group["params"]}
     distributed = sys.modules.get("torch.nn.parallel.distributed")
     wrapper = distributed.DistributedDataParallel if distributed is not None else ()
     best, best_rank = None, None
@@ -187,8 +187,10 @@ def _model_of(optimizer):
             parameters = list(thing.parameters())
         except Exception:
             continue  # half made
-        if any(parameter is first for parameter in parameters):
-            rank = (issubclass(type(thing), wrapper), len(parameters), len(list(thing.modules())))
+        held = sum(id(parameter) in own for parameter in parameters)
+        if held > 0:
+            rank = (issubclass(type(thing), wrapper), held, len(parameters),
+                    len(list(thing.modules())))  # fmt: skip
             if best_rank is None or rank > best_rank:
                 best, best_rank = thing, rank
     return best

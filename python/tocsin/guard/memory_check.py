@@ -36,8 +36,17 @@ class MemoryCheck:
         self.comparison = Comparison(guard, "memory")
         self._held = []
         self._due = False
-        self._hook = guard.model.register_forward_pre_hook(self._before_forward)
+        self._hook = self._watch(guard.model)
         self._hold()
+
+    def _watch(self, watched):
+        """By a function, which copies of the model share: not for them."""
+
+        def before(model, arguments):
+            if model is watched:
+                self._before_forward()
+
+        return watched.register_forward_pre_hook(before)
 
     def _hold(self):
         """Digest everything; what the votes have digested in this step is taken from there."""
@@ -55,7 +64,7 @@ class MemoryCheck:
         self._held = [_Held(name, tensor, known[id(tensor)]) for name, tensor in tensors]
         self._due = True
 
-    def _before_forward(self, model, arguments):
+    def _before_forward(self):
         torch = sys.modules["torch"]
         if self._due and not (torch.compiler.is_compiling() or self.guard.replaying):
             self._compare()

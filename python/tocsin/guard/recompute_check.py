@@ -80,14 +80,15 @@ class RecomputeCheck:
         self._names.append(name or type(module).__name__)
         self._state.append(_places_of_state(self.torch, module))
 
-        def before(module, arguments):
-            if not (self.torch.compiler.is_compiling() or self._rests()):
+        def before(called, arguments):
+            if not (self.torch.compiler.is_compiling() or self._rests() or called is not module):
                 self._before(number, module)
 
-        def after(module, arguments, output):
-            if not (self.torch.compiler.is_compiling() or self._rests()):
+        def after(called, arguments, output):
+            if not (self.torch.compiler.is_compiling() or self._rests() or called is not module):
                 self._after(number, output)
 
+        # Functions, which copies of the module share: not for them.
         self._handles.append(module.register_forward_pre_hook(before))
         self._handles.append(module.register_forward_hook(after))
 
