@@ -243,6 +243,18 @@ def unaware_heads():
     return {"bits": bits([*losses, *models[0].parameters(), *models[1].parameters()])}
 
 
+def unaware_late_hook():
+    """A communication hook for the second half of the training."""
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    model = DistributedDataParallel(Net())
+    optimizer = make_optimizer(model)
+    losses, _ = train(False, model, optimizer, steps=2)
+    model.register_comm_hook(None, fp16_compress_hook)
+    losses += train(False, model, optimizer, steps=2)[0]
+    return {"bits": bits([*losses, *model.state_dict().values()])}
+
+
 def unaware_closure():
     """Gradients that step() computes itself."""
     model = DistributedDataParallel(Net())

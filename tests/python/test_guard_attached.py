@@ -38,8 +38,8 @@ def compared(folder, names):
 
 
 def test_a_guarded_script_computes_the_same_bits(tmp_path):
-    names = ["unaware", "unaware_plain", "unaware_divided", "unaware_heads", "unaware_closure",
-             "unaware_copies", "unaware_trials"]  # fmt: skip
+    names = ["unaware", *("unaware_" + name for name in
+             "plain divided heads late_hook closure copies trials".split())]  # fmt: skip
     assert compared(tmp_path, names) == []
 
 

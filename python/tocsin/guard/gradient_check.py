@@ -7,6 +7,7 @@ Where local gradients are seen:
     step       at the step: one rank, or gradients that are reduced before anyone sees them
 """
 
+import functools
 import math
 import struct
 import sys
@@ -224,18 +225,51 @@ class GradientCheck:
         self.guard = None
 
 
+class _Buckets:
+    """What the reducer of a DistributedDataParallel holds: its check, by a weak reference, for the
+    garbage collector cannot see what the reducer holds; and the hook that the script has registered
+    since, with its state."""
+
+    def __init__(self, check, group):
+        self.check, self.group, self.theirs = weakref.ref(check), group, None
+
+
+_hooked = weakref.WeakKeyDictionary()  # DistributedDataParallel -> its _Buckets
+
+
 def _watch_buckets(ddp, check):
     """Make the check's hook the communication hook; False: there is one. Not register_comm_hook():
-    what that notes down in the module is copied and pickled with it. The reducer holds the check by
-    a weak reference, for what it holds the garbage collector cannot see."""
-    seen = weakref.ref(check)
+    what that notes down in the module is copied and pickled with it."""
+    buckets = _Buckets(check, ddp.process_group)
     try:
-        sys.modules["torch"].distributed._register_comm_hook(
-            ddp.reducer, (seen, ddp.process_group), _hook
-        )
+        sys.modules["torch"].distributed._register_comm_hook(ddp.reducer, buckets, _hook)
     except RuntimeError:  # also a hook that is torch's own is in no list
         return False
+    if not _hooked:
+        _give_way(sys.modules["torch"].nn.parallel.DistributedDataParallel)
+    _hooked[ddp] = buckets
     return True
+
+
+def _give_way(wrapper):
+    """A reducer takes one hook only: one that a script registers later is called by ours."""
+    original = wrapper.register_comm_hook
+    if hasattr(original, "_tocsin_guard"):
+        return
+
+    @functools.wraps(original)
+    def register_comm_hook(self, state, hook):
+        buckets = _hooked.get(self)
+        if buckets is None or buckets.theirs is not None:
+            return original(self, state, hook)
+        self._check_comm_hook(hook)
+        self.logger._set_comm_hook_name(hook.__qualname__)
+        self._comm_hooks.append((hook, state))
+        buckets.theirs = hook, state
+        return None
+
+    register_comm_hook._tocsin_guard = True
+    wrapper.register_comm_hook = register_comm_hook
 
 
 def _numbered(bad, numbers):
@@ -256,16 +290,23 @@ def unravel(flat, shape):
     return index[::-1]
 
 
-def _hook(state, bucket):
-    check, group = state[0](), state[1]
+def _hook(buckets, bucket):
+    check = buckets.check()
     with Unseen():
         if check is not None and check.guard is not None:
             check.scan_bucket(bucket)
-        buffer = bucket.buffer()
-        if buffer.is_sparse:
-            buffer.div_(group.size())
-        else:
-            buffer.mul_(1.0 / group.size())
-        # Looked up now: what watches or disturbs collectives stands there.
-        work = sys.modules["torch"].distributed.all_reduce(buffer, group=group, async_op=True)
-        return work.get_future().then(lambda future: future.value()[0])
+        if buckets.theirs is None:
+            return _averaged(bucket.buffer(), buckets.group)
+    hook, state = buckets.theirs
+    return hook(state, bucket)
+
+
+def _averaged(buffer, group):
+    """As the reducer does without a hook."""
+    if buffer.is_sparse:
+        buffer.div_(group.size())
+    else:
+        buffer.mul_(1.0 / group.size())
+    # Looked up now: what watches or disturbs collectives stands there.
+    work = sys.modules["torch"].distributed.all_reduce(buffer, group=group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])
