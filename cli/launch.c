@@ -94,13 +94,20 @@ tocsin_status cli_launch_check(char *const *command, tocsin_error *error)
 
 /* ---- start --------------------------------------------------------------------------------- */
 
+/* Those that are passed on, and that of the child's end. USR1 and USR2 are how schedulers and
+ * trainers ask for a checkpoint; they would end us. */
 static void watched_signals(sigset_t *set)
 {
+    static const int watched[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD};
     sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGHUP);
-    sigaddset(set, SIGCHLD);
+    for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) {
+        sigaddset(set, watched[i]);
+    }
+}
+
+static bool asks_to_stop(int taken)
+{
+    return taken > 0 && taken != SIGCHLD && taken != SIGUSR1 && taken != SIGUSR2;
 }
 
 /* In the child: false with errno. */
@@ -223,7 +230,7 @@ bool cli_launch_wait(cli_launch *job, int timeout_ms)
         if (taken < 0 && errno == EAGAIN) {
             return has_ended(job);
         }
-        job->interrupted = job->interrupted || (taken > 0 && taken != SIGCHLD);
+        job->interrupted = job->interrupted || asks_to_stop(taken);
         /* SI_KERNEL is the terminal's: it has gone to the whole foreground group already. */
         if (taken > 0 && taken != SIGCHLD && info.si_code != SI_KERNEL) {
             kill(job->pid, taken);
@@ -240,7 +247,7 @@ void cli_launch_end(cli_launch *job)
     watched_signals(&watched);
     for (int taken; (taken = sigtimedwait(&watched, NULL, &now)) > 0;) {
         /* A Ctrl-C that was meant for the job and came as it ended must not end us. */
-        job->interrupted = job->interrupted || taken != SIGCHLD;
+        job->interrupted = job->interrupted || asks_to_stop(taken);
     }
     sigaction(SIGCHLD, &job->on_child, NULL);
     sigprocmask(SIG_SETMASK, &job->mask, NULL);

@@ -25,7 +25,7 @@ typedef struct cli_launch_manner {
 typedef struct cli_launch {
     pid_t pid;
     bool ended;
-    bool interrupted;          /* INT, TERM or HUP came before the end */
+    bool interrupted;          /* INT, TERM, HUP or QUIT came before the end */
     int exit_code;             /* once ended: the child's own, or 128 + signal */
     sigset_t mask;             /* the caller's, restored by cli_launch_end */
     struct sigaction on_child; /* likewise */
@@ -37,10 +37,10 @@ TOCSIN_MUST_CHECK tocsin_status cli_launch_check(char *const *command, tocsin_er
 
 /* Start `command` (NULL-terminated, found in PATH) in our process group with these variables,
  * `manner` NULL: as we are. From
- * here to cli_launch_end the signals INT, TERM, HUP and CHLD are blocked here; cli_launch_wait
- * handles them. From here to our end PIPE is ignored: a reader of our messages who goes away must
- * not cost the job's status. Errors: E_NOT_FOUND, E_IO: the program could not be executed,
- * cli_launch_end is not due. */
+ * here to cli_launch_end the signals INT, TERM, HUP, QUIT, USR1, USR2 and CHLD are blocked here;
+ * cli_launch_wait handles them. From here to our end PIPE is ignored: a reader of our messages who
+ * goes away must not cost the job's status. Errors: E_NOT_FOUND, E_IO: the program could not be
+ * executed, cli_launch_end is not due. */
 TOCSIN_MUST_CHECK tocsin_status cli_launch_start(cli_launch *job, char *const *command,
                                                  const cli_launch_variable *variables,
                                                  size_t variable_count,

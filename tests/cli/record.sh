@@ -138,6 +138,28 @@ kill -TERM "$!"
 wait "$!"
 check "the command's own answer to SIGTERM" test "$?" = 5
 check "the end is recorded" grep -q '"exit":5' signalled/run.json
+cat >asked.py <<'END'
+import signal
+import sys
+import time
+
+seen = []
+for name in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(name, lambda number, _: seen.append(number))
+print("ready", flush=True)
+while len(seen) < 2:
+    time.sleep(0.02)
+sys.exit(7)
+END
+"$TOCSIN" record -q -o asked -- "$PYTHON" asked.py >ready-too &
+for _ in $(seq 400); do
+    grep -qs ready ready-too && break
+    sleep 0.05
+done
+kill -USR1 "$!"
+kill -USR2 "$!"
+wait "$!"
+check "a scheduler's signals reach the command" test "$?" = 7
 
 # A parent that ignores SIGCHLD would have the kernel throw the status away; a reader of the
 # messages that has gone must not cost it either.
