@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from recording import recorded
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = HERE / "observed_programs.py"
@@ -185,3 +186,61 @@ def test_asynchronous_collectives(runs):
     assert expected.items() <= found.items()
     # The user's hook of the second model takes futures: what it sends is seen.
     assert {key[:2] for key in found.keys() - expected.keys()} == {("all_reduce", "input")}
+
+
+def test_dataclasses():
+    """What modules hand on in dataclasses, with and without slots; nothing of the user's is asked,
+    and a module that is a dataclass is no container."""
+    process = recorded(
+        """
+        from dataclasses import dataclass
+        from torch import nn
+
+        @dataclass
+        class Hidden:
+            state: torch.Tensor
+            note: str = "no tensor"
+            def __getattribute__(self, name):
+                if name == "__dict__":
+                    raise RuntimeError("asked")
+                return super().__getattribute__(name)
+
+        @dataclass(slots=True)
+        class Scored:
+            score: torch.Tensor
+            late: torch.Tensor
+
+        @dataclass(eq=False)
+        class Scale(nn.Module):
+            factor: float
+            def __post_init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(2))
+            def forward(self, hidden, other):
+                scored = Scored.__new__(Scored)  # `late` is not there yet
+                scored.score = hidden.state * self.weight * self.factor
+                return scored
+
+        class First(nn.Linear):
+            def forward(self, x):
+                return Hidden(super().forward(x))
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = First(3, 2), Scale(2.0)
+            def forward(self, x):
+                return self.second(self.first(x), self.second)
+
+        model = Net()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(1, 3)).score.sum().backward()
+        optimizer.step()
+        """,
+        TOCSIN_BOUNDARIES="full",
+    ).process
+    found = Counter((event["variable"], event["attribute"]) for event in process.events
+                    if event.get("variable_kind") == "boundary"
+                    and event["type"] != "setting")  # fmt: skip
+    assert found == {(name, what): 1 for name in ("", "first", "second")
+                     for what in ("input", "output", "grad_output")}  # fmt: skip

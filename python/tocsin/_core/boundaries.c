@@ -6,8 +6,9 @@
  * the module it is called in. Gradients are seen by a hook on the tensor, which autograd drops with
  * the graph.
  *
- * Nothing is kept of a tensor. Tensors are found in tuples, lists and dicts, nested NESTING_MAX
- * deep. Cost: one pass over each tensor's memory, on the CPU; one hook of autograd an output.
+ * Nothing is kept of a tensor. Tensors are found in tuples, lists, dicts and dataclasses, nested
+ * NESTING_MAX deep. Cost: one pass over each tensor's memory, on the CPU; one hook of autograd an
+ * output.
  */
 #include "boundaries.h"
 
@@ -258,23 +259,64 @@ PyObject *boundaries_record_gradient(PyObject *module, PyObject *arguments)
 
 static void record_value(tensor_passage *passage, PyObject *value, int nesting);
 
+/* A hook on a tensor is set by Python code, which may let another thread change the sequence. */
 static void record_sequence(tensor_passage *passage, PyObject *sequence, int nesting)
 {
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
-    for (Py_ssize_t i = 0; i < count && i < ITEMS_MAX; i++)
-        record_value(passage, PySequence_Fast_GET_ITEM(sequence, i), nesting);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence) && i < ITEMS_MAX; i++) {
+        PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(sequence, i));
+        record_value(passage, item, nesting);
+        Py_DECREF(item);
+    }
 }
 
 static void record_dict(tensor_passage *passage, PyObject *dict, int nesting)
 {
     Py_ssize_t at = 0;
     PyObject *key, *value;
-    while (PyDict_Next(dict, &at, &key, &value))
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        Py_INCREF(value);
         record_value(passage, value, nesting);
+        Py_DECREF(value);
+    }
+}
+
+/* The table of a dataclass's fields (borrowed), NULL: it is none. Looked up where classes keep it,
+ * so that no code of the user's runs. A module that is a dataclass is a module. */
+static PyObject *dataclass_fields(PyObject *value)
+{
+    static PyObject *name; /* interned */
+    if (name == NULL)
+        name = PyUnicode_InternFromString("__dataclass_fields__");
+    PyObject *classes = Py_TYPE(value)->tp_mro, *fields = NULL;
+    if (name == NULL || classes == NULL || value_is_module(value))
+        classes = NULL;
+    for (Py_ssize_t i = 0; classes != NULL && fields == NULL && i < PyTuple_GET_SIZE(classes);
+         i++) {
+        PyObject *own = ((PyTypeObject *)PyTuple_GET_ITEM(classes, i))->tp_dict;
+        fields = own == NULL ? NULL : PyDict_GetItemWithError(own, name);
+    }
+    observe_clear_error();
+    return fields != NULL && PyDict_Check(fields) ? fields : NULL;
+}
+
+static void record_fields(tensor_passage *passage, PyObject *value, PyObject *fields, int nesting)
+{
+    Py_ssize_t at = 0;
+    PyObject *key, *field, *own = value_object_dict(value); /* NULL: they lie in slots */
+    while (PyDict_Next(fields, &at, &key, &field)) {
+        PyObject *item = own == NULL ? PyObject_GenericGetAttr(value, key)
+                                     : Py_XNewRef(PyDict_GetItemWithError(own, key));
+        observe_clear_error();
+        if (item != NULL)
+            record_value(passage, item, nesting);
+        Py_XDECREF(item);
+    }
+    Py_XDECREF(own);
 }
 
 static void record_value(tensor_passage *passage, PyObject *value, int nesting)
 {
+    PyObject *fields;
     if (passage->left == 0 || nesting == 0)
         return;
     if (tensor_is_exact(value)) {
@@ -290,6 +332,8 @@ static void record_value(tensor_passage *passage, PyObject *value, int nesting)
         record_sequence(passage, value, nesting - 1);
     } else if (PyDict_Check(value)) {
         record_dict(passage, value, nesting - 1);
+    } else if ((fields = dataclass_fields(value)) != NULL) {
+        record_fields(passage, value, fields, nesting - 1);
     }
 }
 
