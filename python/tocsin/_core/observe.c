@@ -501,6 +501,10 @@ static void observe_leave(tocsin_hook *hook, uint64_t token, PyObject *const *ar
     else if (hook->role == TOCSIN_ROLE_BACKWARD && thread->backwards == 0 &&
              thread->closing != NULL && accumulates(args, nargs, kwnames))
         variables_sample(TOCSIN_ROLE_OPTIMIZER_STEP, TOCSIN_MOMENT_ENTER, thread->closing);
+    if (hook->role == TOCSIN_ROLE_OPTIMIZER_STEP) { /* what it cost belongs to the step that ends */
+        cost_ticks += ticks() - begin;
+        begin = ticks();
+    }
     if (result != NULL)
         count_step(hook, thread, args, nargs, kwnames);
     if (__builtin_expect(hook->index == group_birth, 0) && result != NULL)
