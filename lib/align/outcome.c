@@ -188,8 +188,7 @@ static bool say_limits(tocsin_aligner *aligner)
                                   aligner->options.skip))
         return false;
     return tocsin_aligner_not_cover(
-        aligner, "what was not recorded: activations, and what happens between two "
-                 "boundaries");
+        aligner, "what was not recorded, and what happens between two boundaries");
 }
 
 /* What the map could not make comparable. */

@@ -10,7 +10,7 @@ INCOMPARABLE: two/a (A) and two/b (B)
 
 not covered:
   - this is a replay: if it is smaller ... no divergence here proves nothing about the original
-  - what was not recorded: activations, and what happens between two boundaries
+  - what was not recorded, and what happens between two boundaries
 ! tocsin: recording command A in two/a
 ! <tmp>/model.pt <<tmp>/model.pt>
 ! tocsin: recording command B in two/b
@@ -52,7 +52,7 @@ expect 3 tocsin align --drill -o no two/a two/a -- true <<'END'
 INCOMPARABLE: two/a (A) and two/a (B)
 
 not covered:
-  - what was not recorded: activations, and what happens between two boundaries
+  - what was not recorded, and what happens between two boundaries
 END
 check "nothing was run" test ! -e no
 expect 2 tocsin align two/a two/b -- true <<'END'
