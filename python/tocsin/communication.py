@@ -69,7 +69,8 @@ class _Averaged:
         if hook is not None:
             if self.handle is not None:
                 self.handle.remove()
-            self.handle = parameter.register_post_accumulate_grad_hook(hook)
+            with sys.modules["torch"]._C.DisableTorchFunction():  # a mode of the user's
+                self.handle = parameter.register_post_accumulate_grad_hook(hook)
             self.name, self.address = name, id(parameter)
 
 

@@ -64,6 +64,12 @@ def _resolve(roots, optimizers, final):
         raise
 
 
+def _hook_unseen(tensor, hook):
+    """Set a hook where a mode of the user's would see that."""
+    with sys.modules["torch"]._C.DisableTorchFunction():
+        tensor.register_hook(hook)
+
+
 def _selection():
     """What targets.install() is to hook: names and roles; (None, None) for everything."""
     selected = _core.recorder_selection()
@@ -104,6 +110,7 @@ def start(directory, mode="record", selection=None, packages=(), digest_every=1,
     try:
         _core.recorder_open(directory, selection if mode == "run" else None, digest_every)
         collectives = _core.recorder_boundaries(boundaries)
+        _core.gradient_hooks_unseen(torch._C._is_torch_function_mode_enabled, _hook_unseen)
         if drill is not None:
             _core.recorder_drill(*drill)
         _core.recorder_pieces(pieces.read)

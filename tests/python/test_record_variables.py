@@ -374,6 +374,7 @@ def test_a_child_that_knows_its_parent():
 
 
 def test_a_function_mode_sees_what_it_saw():
+    """Nor is there a warning where what a module returned is pickled: torch warns of hooks."""
     script = Script(
         """
         from torch import nn
@@ -384,10 +385,20 @@ def test_a_function_mode_sees_what_it_saw():
                 return function(*arguments, **(keywords or {}))
         model = nn.Linear(2, 2)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        import copy, io, warnings
+        warnings.simplefilter("error")
         with Log():
             for step in range(2):
                 model(torch.ones(1, 2)).sum().backward()
                 optimizer.step()
+        returned = model(torch.ones(1, 2))
+        torch.save(returned, io.BytesIO())
+        copy.copy(returned)
         """
     )
-    assert script.recorded().stdout == script.plain().stdout
+    plain = script.plain()
+    recorded = script.recorded(TOCSIN_BOUNDARIES="full")
+    assert (recorded.returncode, recorded.stdout) == (0, plain.stdout), recorded.stderr
+    gradients = [event["variable"] for event in recorded.process.events
+                 if event.get("attribute") == "grad_output"]  # fmt: skip
+    assert gradients == ["", ""]

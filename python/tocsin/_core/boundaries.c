@@ -14,6 +14,7 @@
 
 #include "collectives.h"
 #include "digest_cache.h"
+#include "gradient_hook.h"
 #include "pieces.h"
 
 #include <assert.h>
@@ -139,40 +140,15 @@ static void record_tensor(const tensor_passage *passage, PyObject *tensor)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* What a gradient hook remembers, as one Python int: the variable, and the recorder's generation,
- * for a child may run the backward pass of its parent's forward. */
-static PyObject *remember(tocsin_id variable)
+static void gradient_arrived(tocsin_id variable, PyObject *gradient)
 {
-    uint64_t generation = tocsin_recorder_generation(observe_recorder);
-    return PyLong_FromUnsignedLongLong(generation << 32 | variable);
-}
-
-/* The variable of a gradient that has arrived; 0: not recording, or not any more. */
-static tocsin_id remembered(PyObject *self)
-{
-    unsigned long long number = PyLong_AsUnsignedLongLong(self);
-    bool known = observe_recorder != NULL && tocsin_recorder_writer(observe_recorder) != NULL &&
-                 number >> 32 == tocsin_recorder_generation(observe_recorder);
-    return known ? (tocsin_id)number : 0;
-}
-
-/* The hook: called by autograd with the gradient, in the thread that runs backward. */
-static PyObject *gradient_arrived(PyObject *self, PyObject *gradient)
-{
-    uint64_t begin = observe_cost_begin();
-    bool held = tocsin_hook_hold();
-    tensor_passage passage = {.variable = remembered(self),
+    tensor_passage passage = {.variable = variable,
                               .attribute = TOCSIN_ATTRIBUTE_GRAD_OUTPUT,
                               .moment = TOCSIN_MOMENT_EXIT,
                               .once = (boundaries_what & BOUNDARIES_ONCE) != 0};
-    if (passage.variable != 0 && tensor_is_exact(gradient))
+    if (tensor_is_exact(gradient))
         record_tensor(&passage, gradient);
-    tocsin_hook_release(held);
-    observe_cost_end(begin);
-    Py_RETURN_NONE;
 }
-
-static PyMethodDef gradient_method = {"tocsin_gradient", gradient_arrived, METH_O, NULL};
 
 /* A leaf keeps its hooks for good, and its gradient is read at the step anyway. */
 static void ask_for_gradient(tocsin_id variable, PyObject *tensor)
@@ -182,13 +158,10 @@ static void ask_for_gradient(tocsin_id variable, PyObject *tensor)
         return;
     bool wanted = meta.requires_grad && meta.has_grad_fn && meta.storage != NULL;
     tensor_meta_release(&meta);
-    PyObject *self = wanted ? remember(variable) : NULL;
-    PyObject *hook = self == NULL ? NULL : PyCFunction_New(&gradient_method, self);
-    PyObject *handle =
-        hook == NULL ? NULL : PyObject_CallMethod(tensor, "register_hook", "O", hook);
-    Py_XDECREF(handle);
+    PyObject *hook = wanted ? gradient_hook_new(variable, gradient_arrived) : NULL;
+    if (hook != NULL)
+        gradient_hook_set(tensor, hook);
     Py_XDECREF(hook);
-    Py_XDECREF(self);
     observe_clear_error();
 }
 
@@ -209,17 +182,10 @@ static void record_gradient(tocsin_id variable, PyObject *parameter, tocsin_attr
 
 /* Called by autograd when the gradient of a parameter is complete in this process. What comes after
  * this hook, as DistributedDataParallel's reducer does, finds it as it was. */
-static PyObject *gradient_accumulated(PyObject *self, PyObject *parameter)
+static void gradient_accumulated(tocsin_id variable, PyObject *parameter)
 {
-    uint64_t begin = observe_cost_begin();
-    bool held = tocsin_hook_hold();
-    record_gradient(remembered(self), parameter, TOCSIN_ATTRIBUTE_GRAD_LOCAL, TOCSIN_MOMENT_ENTER);
-    tocsin_hook_release(held);
-    observe_cost_end(begin);
-    Py_RETURN_NONE;
+    record_gradient(variable, parameter, TOCSIN_ATTRIBUTE_GRAD_LOCAL, TOCSIN_MOMENT_ENTER);
 }
-
-static PyMethodDef accumulated_method = {"tocsin_gradient", gradient_accumulated, METH_O, NULL};
 
 static tocsin_id boundary_named(PyObject *name)
 {
@@ -234,9 +200,7 @@ PyObject *boundaries_gradient_hook(PyObject *module, PyObject *name)
 {
     (void)module;
     tocsin_id variable = boundary_named(name);
-    PyObject *self = variable == 0 ? NULL : remember(variable);
-    PyObject *hook = self == NULL ? NULL : PyCFunction_New(&accumulated_method, self);
-    Py_XDECREF(self);
+    PyObject *hook = variable == 0 ? NULL : gradient_hook_new(variable, gradient_accumulated);
     if (hook == NULL && !PyErr_Occurred())
         Py_RETURN_NONE;
     return hook;

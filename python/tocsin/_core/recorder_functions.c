@@ -5,6 +5,7 @@
  */
 #include "boundaries.h"
 #include "cuts.h"
+#include "gradient_hook.h"
 #include "jitter.h"
 #include "observe.h"
 #include "pieces.h"
@@ -323,6 +324,7 @@ static PyMethodDef functions[] = {
     {"jitter_seed", jitter_seed, METH_O, NULL},
     {"boundaries_waits", boundaries_waits, METH_VARARGS, NULL},
     {"gradient_hook", boundaries_gradient_hook, METH_O, NULL},
+    {"gradient_hooks_unseen", gradient_hooks_unseen, METH_VARARGS, NULL},
     {"record_gradient", boundaries_record_gradient, METH_VARARGS, NULL},
     {"recorder_selection", recorder_selection, METH_NOARGS, NULL},
     {"recorder_start", recorder_start, METH_VARARGS, NULL},
@@ -356,5 +358,7 @@ static PyMethodDef functions[] = {
 
 int tocsin_observe_module_exec(PyObject *module)
 {
+    if (gradient_hook_module_exec(module) < 0)
+        return -1;
     return PyModule_AddFunctions(module, functions);
 }
