@@ -23,11 +23,11 @@ static void require(bool condition)
 static bool judge(tocsin_guard_calls *calls, size_t own, size_t count, tocsin_status *status)
 {
     uint8_t states[STATES_MAX];
-    size_t wanted;
+    tocsin_guard_undone undone;
     tocsin_guard_finding *finding = NULL;
     tocsin_error error;
     calls->own = own;
-    *status = tocsin_guard_judge_calls(calls, states, count, &wanted, &finding, &error);
+    *status = tocsin_guard_judge_calls(calls, states, count, &undone, &finding, &error);
     require(*status == TOCSIN_OK || finding == NULL);
     bool found = finding != NULL;
     tocsin_guard_finding_free(finding);

@@ -130,11 +130,11 @@ static inline tocsin_status made_judge(const made_collective *made, uint32_t own
                                       .messages = made->messages,
                                       .rank_count = made->members,
                                       .own = own};
-    size_t wanted = 0;
-    tocsin_status status = tocsin_guard_judge_calls(&calls, states, count, &wanted, finding, error);
+    tocsin_guard_undone undone;
+    tocsin_status status = tocsin_guard_judge_calls(&calls, states, count, &undone, finding, error);
     if (status == TOCSIN_OK && count)
-        assert_int_equal(wanted, states[0] == TOCSIN_GUARD_CALL_WANTED ||
-                                     states[0] == TOCSIN_GUARD_CALL_WHOLE);
+        assert_int_equal(undone.wanted, states[0] == TOCSIN_GUARD_CALL_WANTED ||
+                                            states[0] == TOCSIN_GUARD_CALL_WHOLE);
     return status;
 }
 

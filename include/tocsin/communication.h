@@ -187,6 +187,8 @@ typedef struct tocsin_guard_message {
 
 typedef struct tocsin_guard_calls {
     tocsin_guard_moment moment;
+    int64_t passed_whole; /* as moment.passed, of sums that were verified whole: a slice that passes
+                             says nothing of the rest */
     const tocsin_guard_message *messages; /* of rank 0, 1, ... */
     size_t rank_count;
     const uint32_t *named; /* ranks that earlier findings named */
@@ -194,17 +196,23 @@ typedef struct tocsin_guard_calls {
     size_t own; /* whose states are wanted */
 } tocsin_guard_calls;
 
+/* What is left to do, of the calls of all ranks. */
+typedef struct tocsin_guard_undone {
+    size_t wanted;  /* that are WANTED or WHOLE */
+    size_t partial; /* reductions of known types, open or with a slice alone recomputed */
+} tocsin_guard_undone;
+
 /* Judge all calls of which every member has told. states: one for each record of rank `own`, in
- * their order; `state_count` must be their number. *wanted: calls of any rank that are WANTED
- * or WHOLE.
+ * their order; `state_count` must be their number. *undone is the same on all
+ * ranks.
  * *finding is NULL if nothing failed; else it
  * tells of the first failed call, and counts the others. Named is, in groups of at least 3, the one
  * rank whose copy of what others received alike is another one, or that is at an end of all
  * transfers that differ, with at least two ranks at the other ends. Errors: E_FORMAT (a record that
  * is cut short or contradicts itself), E_ARGUMENT, E_LIMIT, E_MEMORY. */
-TOCSIN_API TOCSIN_MUST_CHECK tocsin_status
-tocsin_guard_judge_calls(const tocsin_guard_calls *calls, uint8_t *states, size_t state_count,
-                         size_t *wanted, tocsin_guard_finding **finding, tocsin_error *error);
+TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_judge_calls(
+    const tocsin_guard_calls *calls, uint8_t *states, size_t state_count,
+    tocsin_guard_undone *undone, tocsin_guard_finding **finding, tocsin_error *error);
 
 #ifdef __cplusplus
 }

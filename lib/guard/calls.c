@@ -188,9 +188,17 @@ static tocsin_guard_call_state call_ready(const whole_call *whole, const record_
     return TOCSIN_GUARD_CALL_PASSED;
 }
 
+static bool is_partial(const tocsin_guard_call *call, tocsin_guard_call_state state)
+{
+    return call_is_reduction(call->kind) && call->dtype != 0 &&
+           (state == TOCSIN_GUARD_CALL_OPEN ||
+            (call->length < call_span(call) && state != TOCSIN_GUARD_CALL_WHOLE &&
+             !is_verified(call)));
+}
+
 static tocsin_status judge_all(const tocsin_guard_calls *calls, const record_list *list,
-                               uint8_t *states, size_t *wanted, tocsin_guard_finding **finding,
-                               tocsin_error *error)
+                               uint8_t *states, tocsin_guard_undone *undone,
+                               tocsin_guard_finding **finding, tocsin_error *error)
 {
     call_failure failure = {.culprit = -1};
     whole_call failed_call = {0};
@@ -208,7 +216,8 @@ static tocsin_status judge_all(const tocsin_guard_calls *calls, const record_lis
         } else {
             TOCSIN_VEC_FREE(&here.transfers);
         }
-        *wanted += state == TOCSIN_GUARD_CALL_WANTED || state == TOCSIN_GUARD_CALL_WHOLE;
+        undone->wanted += state == TOCSIN_GUARD_CALL_WANTED || state == TOCSIN_GUARD_CALL_WHOLE;
+        undone->partial += is_partial(whole.records[0].call, state);
         for (uint32_t m = 0; m < whole.count; ++m) {
             if (whole.records[m].rank == calls->own)
                 states[whole.records[m].place] = (uint8_t)state;
@@ -222,11 +231,11 @@ static tocsin_status judge_all(const tocsin_guard_calls *calls, const record_lis
 }
 
 tocsin_status tocsin_guard_judge_calls(const tocsin_guard_calls *calls, uint8_t *states,
-                                       size_t state_count, size_t *wanted,
+                                       size_t state_count, tocsin_guard_undone *undone,
                                        tocsin_guard_finding **finding, tocsin_error *error)
 {
     *finding = NULL;
-    *wanted = 0;
+    *undone = (tocsin_guard_undone){0};
     record_list list = {0};
     tocsin_status status = read_records(&list, calls, error);
     if (status == TOCSIN_OK && list.own_count != state_count)
@@ -238,7 +247,7 @@ tocsin_status tocsin_guard_judge_calls(const tocsin_guard_calls *calls, uint8_t 
         qsort(list.calls.items, list.calls.count, sizeof(call_record), compare_records);
         if (list.any.count)
             qsort(list.any.items, list.any.count, sizeof(call_record), compare_receivers);
-        status = judge_all(calls, &list, states, wanted, finding, error);
+        status = judge_all(calls, &list, states, undone, finding, error);
     }
     list_free(&list);
     return status;

@@ -394,7 +394,10 @@ tocsin_status tocsin_call_finding(const whole_call *whole, const call_failure *f
     const char *kind = kind_names[call->kind];
     int64_t element = -1;
     finding_draft draft;
-    tocsin_draft_begin(&draft, TOCSIN_GUARD_COLLECTIVE, calls->moment, whole->count);
+    tocsin_guard_moment moment = calls->moment;
+    if (call_is_reduction(call->kind) && !failure->results_differ && call->length < call_span(call))
+        moment.passed = calls->passed_whole;
+    tocsin_draft_begin(&draft, TOCSIN_GUARD_COLLECTIVE, moment, whole->count);
     tocsin_json_put_text(&draft.json, "collective", kind);
     tocsin_json_put_unsigned(&draft.json, "call", call->number);
     put_members(&draft.json, whole);

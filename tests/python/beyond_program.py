@@ -410,18 +410,20 @@ def out_of_sight(count, steps):
 
 
 def given_fault():
-    """Found in the first audited step, wherever it is."""
+    """Found in the next audited step, wherever it is, and no step since the last is trusted."""
     count = 100000
-    element = out_of_sight(count, range(1, 5))
+    element = out_of_sight(count, range(1, 6))
     fault = Given(1, element)
-    guard = guarded(collectives=True, audit_every=4)
-    for _ in range(5):
+    guard = guarded(collectives=True, audit_every=2)
+    for step in range(1, 6):
+        fault.on = step > 2
         dist.all_reduce(mine(count))
         guard.step()
     guard.close()
     fault.end()
     return {"element": element, "findings": _found(guard),
-            "index": [each["index"] for each in guard.findings]}  # fmt: skip
+            "index": [each["index"] for each in guard.findings],
+            "window": [each["suspect_window"] for each in guard.findings]}  # fmt: skip
 
 
 def given_before_a_save():

@@ -193,7 +193,7 @@ static PyObject *judge(const message_list *list, tocsin_guard_calls *calls, Py_s
 {
     tocsin_error error;
     tocsin_guard_finding *finding = NULL;
-    size_t wanted = 0;
+    tocsin_guard_undone undone;
     PyObject *states = PyBytes_FromStringAndSize(NULL, count);
     if (states == NULL)
         return NULL;
@@ -202,7 +202,7 @@ static PyObject *judge(const message_list *list, tocsin_guard_calls *calls, Py_s
     uint8_t *state = (uint8_t *)PyBytes_AS_STRING(states);
     tocsin_status status;
     Py_BEGIN_ALLOW_THREADS;
-    status = tocsin_guard_judge_calls(calls, state, (size_t)count, &wanted, &finding, &error);
+    status = tocsin_guard_judge_calls(calls, state, (size_t)count, &undone, &finding, &error);
     Py_END_ALLOW_THREADS;
     PyObject *dict = status == TOCSIN_OK ? tocsin_guard_finding_dict(finding)
                                          : tocsin_guard_raise(status, &error);
@@ -210,20 +210,22 @@ static PyObject *judge(const message_list *list, tocsin_guard_calls *calls, Py_s
         Py_DECREF(states);
         return NULL;
     }
-    return Py_BuildValue("(NnN)", states, (Py_ssize_t)wanted, dict);
+    return Py_BuildValue("(NnnN)", states, (Py_ssize_t)undone.wanted, (Py_ssize_t)undone.partial,
+                         dict);
 }
 
 static PyObject *guard_calls(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
-    static char *keywords[] = {"messages", "own", "count", "step", "passed", "named", NULL};
+    static char *keywords[] = {"messages", "own",          "count", "step",
+                               "passed",   "passed_whole", "named", NULL};
     PyObject *object, *named = NULL, *result = NULL;
     Py_ssize_t own, count;
-    long long step, passed;
+    long long step, passed, whole;
     message_list list;
     tocsin_guard_calls calls = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnnLL|O:guard_calls", keywords, &object, &own,
-                                     &count, &step, &passed, &named))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OnnLLL|O:guard_calls", keywords, &object, &own,
+                                     &count, &step, &passed, &whole, &named))
         return NULL;
     if (own < 0 || count < 0 || count > TOCSIN_GUARD_CALLS_MAX)
         return PyErr_Format(PyExc_ValueError, "no rank %zd with %zd records", own, count);
@@ -233,6 +235,7 @@ static PyObject *guard_calls(PyObject *module, PyObject *args, PyObject *kwargs)
     calls.named = ranks;
     calls.own = (size_t)own;
     calls.moment = (tocsin_guard_moment){.step = step, .passed = passed};
+    calls.passed_whole = whole;
     PyObject *sequence = PySequence_Tuple(object);
     if (sequence && messages_take(sequence, &list)) {
         result = judge(&list, &calls, count);
@@ -258,8 +261,8 @@ int tocsin_communication_module_exec(PyObject *module)
          PyDoc_STR("guard_part_check(record, first, inputs, result, found) -> what is found, with "
                    "what was found in parts before")},
         {"guard_calls", (PyCFunction)(void (*)(void))guard_calls, METH_VARARGS | METH_KEYWORDS,
-         PyDoc_STR("guard_calls(messages, own, count, step, passed, named=None) -> (states, "
-                   "number of wanted calls, finding or None)")},
+         PyDoc_STR("guard_calls(messages, own, count, step, passed, passed_whole, named=None) -> "
+                   "(states, calls wanted, sums known in part, finding or None)")},
         {NULL, NULL, 0, NULL}};
     return PyModule_AddFunctions(module, methods);
 }

@@ -121,6 +121,7 @@ class CollectiveCheck:
         self.any = {}  # group's key and tag -> a record that says so
         self.verified = self.whole = self.uncovered = 0
         self._held = 0  # bytes of reductions that are kept
+        self._passed_whole = -1  # the last step in which all sums were verified whole
         self._probing = False
         self._groups = {}  # name -> Group
         self._told = set()
@@ -227,7 +228,10 @@ class CollectiveCheck:
     # ---- in a step ----
 
     def before_update(self):
-        return self._judge_all(self.guard.step_number)
+        findings, right = self._judge_all(self.guard.step_number)
+        if right and self.guard.is_audited:
+            self._passed_whole = self.guard.step_number
+        return findings
 
     def audit_now(self):
         """Findings of a reduction of known numbers, verified whole, in each group in which the last
@@ -243,21 +247,22 @@ class CollectiveCheck:
             raise PeerLost(f"a reduction before the save failed: {error}") from error
         finally:
             self._probing = False
-        findings = self._judge_all(step)
+        findings, _ = self._judge_all(step)
         return findings if self.guard.exchange.maximum(sum(probed)) else None
 
     def _judge_all(self, step):
-        """Findings about all calls that all members have completed."""
+        """Findings about all calls that all members have completed; is each element of each sum
+        known to be right?"""
         calls, self.done = self.done, []
         findings = []
-        states, wanted = self._judge(calls, step, False, findings)
+        states, wanted, partial = self._judge(calls, step, False, findings)
         if wanted:
             again = [n for n, state in enumerate(states)
                      if state in (calls_of.WANTED, calls_of.WHOLE)]  # fmt: skip
             whole = [calls[n] for n in again if states[n] == calls_of.WHOLE]
             for call in sorted(whole, key=lambda call: (call.group.order, call.number)):
                 whole_reductions.verify(call, self.guard.exchange)
-            details, _ = self._judge([calls[n] for n in again], step, True, findings)
+            details, _, _ = self._judge([calls[n] for n in again], step, True, findings)
             for n, state in zip(again, details):
                 states[n] = state
         for call, state in zip(calls, states):
@@ -265,7 +270,7 @@ class CollectiveCheck:
         self._held = sum(call.count * call.width for call in self.done if call.whole is not None)
         if not findings:
             self.guard.passed["collective"] = step
-        return findings
+        return findings, not partial and not findings
 
     def _settle(self, call, state, step):
         """What follows from the verdict on a call."""
@@ -280,17 +285,19 @@ class CollectiveCheck:
             self._keep(call)
 
     def _judge(self, calls, step, details, findings):
-        """(states, how many calls are wanted with details); appends to findings."""
+        """(states, how many calls are wanted with details, how many sums are known in a slice
+        only); appends to findings."""
         guard = self.guard
         records = [call.record(details) for call in calls] + list(self.any.values())
         messages = guard.exchange.gather_bytes(b"".join(records))
-        states, wanted, finding = _core.guard_calls(
+        states, wanted, partial, finding = _core.guard_calls(
             messages, own=guard.rank, count=len(records), step=step,
-            passed=guard.passed_step("collective"), named=guard.named_before("collective"),
+            passed=guard.passed_step("collective"), passed_whole=self._passed_whole,
+            named=guard.named_before("collective"),
         )  # fmt: skip
         if finding is not None:
             findings.append(finding)
-        return list(states), wanted
+        return list(states), wanted, partial
 
     def _keep(self, call):
         call.age += 1
