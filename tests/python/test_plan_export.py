@@ -166,5 +166,7 @@ def test_errors_are_one_line(tmp_path, words, message):
     words = [str(EXAMPLES / words[0]) if words[0].startswith("mlp") else words[0], *words[1:]]
     done = subprocess.run([sys.executable, "-m", "tocsin.plan", "export", *words], cwd=tmp_path,
                           capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and message in done.stderr.splitlines()[-1]
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("hint: ")]
+    assert done.returncode == 2 and len(errors) == 1 and message in errors[0]
+    assert errors[0].startswith("tocsin: error: ")
     assert not list(tmp_path.iterdir())
