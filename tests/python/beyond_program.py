@@ -376,8 +376,15 @@ def healthy_whole():
         guard.step()
     whole_reductions._PIECE = plain
     check = guard.collective_check
+    guard.step()
+    seen = [check.whole, check._passed_whole]
+    whole_reductions.HELD_MAX >>= 12 if dist.get_rank() == 0 else 0  # one rank keeps less
+    dist.all_reduce(mine(300001))
+    guard.step()
     guard.close()
-    return {"findings": guard.findings, "whole": check.whole, "verified": check.verified,
+    seen += [check.whole, check._passed_whole]
+    whole_reductions.HELD_MAX = 1 << 32
+    return {"findings": guard.findings, "whole": seen, "verified": check.verified,
             "uncovered": check.uncovered, "held": check._held,
             "rings": [group.ring for group in check._groups.values() if group.watched]}  # fmt: skip
 

@@ -15,9 +15,11 @@ FAULTS = (
     "gpt/optimizer state/bit/once", "moe/averaged gradient/warp/once", "cnn/gradient/rows/device",
     "gpt/activation/stuck/device", "moe/output/sign/device", "gpt/gradient/nan/once",
     "moe/all-reduce, received/warp/once", "gpt/staged tensor/sign/once",
-    "cnn/staged bytes/stuck/once",
+    "cnn/staged bytes/stuck/once", "gpt/all-reduce, given/sign/persistent",
+    "moe/all-reduce, given/scale/persistent",
 )  # fmt: skip
-NOBODY = ("staged tensor", "staged bytes")  # a file that differs says nothing of a rank
+# A file that differs, and a sum that is wrong, say nothing of a rank.
+NOBODY = ("staged tensor", "staged bytes", "all-reduce, given")
 
 
 def bench(tmp_path, *arguments):
@@ -54,6 +56,7 @@ def test_by_which_check(judged):
     assert checks["gpt/gradient/nan/once"] == "gradient"
     assert {checks[name] for name in FAULTS if "/device" in name} == {"replay"}
     assert {checks[name] for name in FAULTS if "staged" in name} == {"checkpoint"}
+    assert {checks[name] for name in FAULTS if "given" in name} == {"collective"}
     for name in FAULTS:
         each = judged[name]
         if "/device" in name:

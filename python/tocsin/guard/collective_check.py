@@ -185,8 +185,9 @@ class CollectiveCheck:
             return
         size = whole_reductions.bytes_of(call)
         if self._held + size > whole_reductions.HELD_MAX:
-            self._say_once("guard: a step adds up more than 4 GiB a rank: of what is beyond only "
-                           "slices are verified, in audited steps, too")  # fmt: skip
+            self._say_once("guard: a step adds up more than "
+                           f"{whole_reductions.HELD_MAX >> 30} GiB a rank: of what is beyond, only "
+                           "slices are verified in audited steps, too")  # fmt: skip
             return
         self._held += size
         call.whole = whole_reductions.Whole(call, inputs)
