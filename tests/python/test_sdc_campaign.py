@@ -16,7 +16,7 @@ FAULTS = (
     "gpt/activation/stuck/device", "moe/output/sign/device", "gpt/gradient/nan/once",
     "moe/all-reduce, received/warp/once", "gpt/staged tensor/sign/once",
     "cnn/staged bytes/stuck/once", "gpt/all-reduce, given/sign/persistent",
-    "moe/all-reduce, given/scale/persistent",
+    "moe/all-reduce, given/stuck/persistent",
 )  # fmt: skip
 # A file that differs, and a sum that is wrong, say nothing of a rank.
 NOBODY = ("staged tensor", "staged bytes", "all-reduce, given")
