@@ -227,6 +227,13 @@ def test_digests_depend_on_words_alone():
     assert digests.digest([other]) != row(found)
 
 
+def test_tensors_are_digested_whatever_device_is_the_default():
+    script = ("import torch; from tocsin.guard import digests; one = torch.arange(6.0)\n"
+              "torch.set_default_device('meta'); print(digests.digest([one]).hex())")  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == digests.digest([torch.arange(6.0)]).hex(), done.stderr
+
+
 def test_many_tensors_of_all_kinds_in_one_call():
     kinds = [torch.zeros((), dtype=torch.float64), torch.zeros(0, 3), torch.ones(5).bool(),
              torch.ones(2, 2, dtype=torch.complex64).conj(), torch.eye(3).to_sparse(),

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from tocsin.guard import collective_calls
 
 HERE = Path(__file__).resolve().parent
 COLLECTIVES = ("healthy faults everywhere in_ddp from_anyone stops healthy_whole given_fault "
@@ -86,6 +89,12 @@ def test_unknown_senders(seen):
     assert [each["findings"] for each in results["from_anyone"]] == [[], [], []]
     assert all(each["uncovered"] for each in results["from_anyone"])
     assert "recv_anysource is not verified" in errors
+
+
+@pytest.mark.parametrize("tensor", [torch.eye(3).to_sparse(), torch.eye(3)[:, :2]])
+def test_what_lies_in_pieces_is_not_covered_and_said_so_in_few_words(tensor):
+    with pytest.raises(collective_calls.Uncovered, match="^a tensor that is sparse, or strided$"):
+        collective_calls._flat(tensor)
 
 
 def test_healthy_sums_as_a_whole(seen):

@@ -125,8 +125,11 @@ def _bytes(tensor):
 
 
 def _flat(tensor):
-    """All elements as a vector in the same memory; RuntimeError where that cannot be."""
-    return tensor.detach().view(-1)
+    """All elements as a vector in the same memory; Uncovered where that cannot be."""
+    try:
+        return tensor.detach().view(-1)
+    except RuntimeError:
+        raise Uncovered("a tensor that is sparse, or strided") from None
 
 
 class Uncovered(Exception):

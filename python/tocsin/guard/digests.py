@@ -24,11 +24,12 @@ def _calibrate():
     """Learn how tensors lie in memory, unless a recorder has."""
     global _calibrated
     torch = sys.modules["torch"]
-    if _core.tensor_layout_read(torch.empty(0)) is None:
-        try:
-            layout.calibrate(torch, _core)
-        except ValueError:
-            pass  # attributes are read instead
+    with torch.device("cpu"):  # whatever the script's default is
+        if _core.tensor_layout_read(torch.empty(0)) is None:
+            try:
+                layout.calibrate(torch, _core)
+            except ValueError:
+                pass  # attributes are read instead
     _calibrated = True
 
 
