@@ -338,16 +338,16 @@ class Remembering(Norm):
 
 
 class Adversaries(nn.Module):
-    """A network that is judged by another one; each is wrapped by itself."""
+    """A network that is judged by two others, which are no part of this module."""
 
     def __init__(self):
         super().__init__()
         self.maker = DistributedDataParallel(Norm())
-        self.judge = [DistributedDataParallel(Norm())]  # no part of this module
+        self.judges = (DistributedDataParallel(Norm()), Norm())
 
     def forward(self, x):
         made = self.maker(x)
-        return made + self.judge[0](made.repeat(1, 2))
+        return made + sum(judge(made.repeat(1, 2)) for judge in self.judges)
 
 
 def remembering():
@@ -368,8 +368,34 @@ def adversaries():
     for guarded in (False, True):
         model = Adversaries()
         losses, guard = train(model, points_loss, points, guarded)
-        seen.append(guard_program.bits([*losses, *model.state_dict().values(),
-                                        *model.judge[0].state_dict().values()]))  # fmt: skip
+        states = [each.state_dict().values() for each in (model, *model.judges)]
+        seen.append(guard_program.bits([*losses, *(value for state in states for value in state)]))
+    return {"same": seen[0] == seen[1], "findings": guard.findings, "saved": [],
+            "passed": guard.passed_step("replay"), "limits": guard.replay_check.limits}
+
+
+def dropped():
+    """Every other backward pass is for nothing: its gradients are dropped."""
+    seen = []
+    for guarded in (False, True):
+        model = DistributedDataParallel(Norm())
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+        folder = tempfile.mkdtemp(dir=sys.argv[2])
+        guard = tocsin.Guard(model, optimizer, points, points_loss, audit_every=2,
+                             deterministic=True, folder=folder) if guarded else None  # fmt: skip
+        torch.manual_seed(50 + dist.get_rank())
+        random.seed(0)
+        numpy.random.seed(0)
+        losses = []
+        for step in (1, 2, 3, 4):
+            for place in (50, 0):
+                given = points(step + place, dist.get_rank())
+                optimizer.zero_grad()
+                loss = guard.compute_loss(given) if guarded else points_loss(model, given)
+                losses.append(loss.detach().clone())
+                loss.backward()
+            guard.step() if guarded else optimizer.step()
+        seen.append(guard_program.bits([*losses, *model.state_dict().values()]))
     return {"same": seen[0] == seen[1], "findings": guard.findings, "saved": [],
             "passed": guard.passed_step("replay"), "limits": guard.replay_check.limits}
 

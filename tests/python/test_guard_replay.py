@@ -21,7 +21,7 @@ PROGRAM = Path(guard_replay_program.__file__)
 HEALTHY = ("dropout deterministic recomputed accumulated accumulated_deterministic "
            "accumulated_with_messages autocast_inside autocast_outside scaled in_buckets "
            "batch_norm batch_norm_of_each_rank spectral_norm spectral_norm_of_each_rank "
-           "counting compiled remembering adversaries").split()  # fmt: skip
+           "counting compiled remembering adversaries dropped").split()  # fmt: skip
 NOT_REPLAYED = {"with_messages": "calls other ranks (allreduce)",
                 "written": "weights were written to since a forward pass began",
                 "reentrant": "use_reentrant=True"}  # fmt: skip

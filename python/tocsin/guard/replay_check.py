@@ -132,6 +132,7 @@ class ReplayCheck:
         if self.coverage == "none" or self.guard.replaying or not torch.is_grad_enabled():
             return self.guard.loss_function(self.guard.model, batch)
         due = self._due()
+        self._forget_dropped()
         if due and self.guard.deterministic and self._watch is None:
             self._modes.enter_context(determinism.algorithms())
             self._watch = GradientWatch(self.worker.parameters.values())
@@ -150,6 +151,11 @@ class ReplayCheck:
             self.writes = replay_work.versions(self.worker.module) != before
         self._computed(work, result)
         return result
+
+    def _forget_dropped(self):
+        """No gradient is there any more of what was computed in this step: it was dropped."""
+        if self._trained() and all(p.grad is None for p in self.worker.parameters.values()):
+            self._works = []
 
     def _begin(self, batch, due):
         work = self.worker.begin()
@@ -281,7 +287,7 @@ class ReplayCheck:
                     outcome.batches.append(replay_work.batch_digest(batch))
                     if buffers is not None and buffers[micro] is not None:
                         replay_work.write_buffers(worker.module, buffers[micro])
-                    with replay_isolation.alone(kept, gradients):
+                    with replay_isolation.alone(kept, gradients, self._compiled):
                         worker.compute(batch, work, outcome, gradients)
         except replay_work.Refused as refused:
             outcome.obstacle = str(refused)

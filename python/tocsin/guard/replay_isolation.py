@@ -36,6 +36,8 @@ class _Kept:
         self._tensors = {}  # id -> (tensor, value)
 
     def keep(self, module):
+        if id(module) in self._modules:
+            return
         for each in module.modules():
             if id(each) in self._modules:
                 continue
@@ -101,11 +103,15 @@ def undisturbed(module, device):
 
 
 @contextlib.contextmanager
-def alone(kept, gradients):
-    """Nothing that this thread calls tells other ranks anything. gradients: wanted, too."""
+def alone(kept, gradients, compiled):
+    """Nothing that this thread calls tells other ranks anything; other modules that it calls are
+    kept, too. gradients: wanted, too. compiled: the model is, then modules are called as ever, for
+    a compiler reads how."""
     thread = threading.get_ident()
     wrapper = torch.nn.parallel.DistributedDataParallel
     replaced = [(wrapper, "forward", _handing_on(kept, thread))]
+    if not compiled:
+        replaced.append((torch.nn.Module, "__call__", _keeping(kept, thread)))
     for name in _SENDING:
         if name in vars(distributed.ProcessGroup):
             text = f"compute_loss calls other ranks ({name}): leave that out where " \
@@ -128,6 +134,18 @@ def _replaced(owner, name, make):
         yield
     finally:
         setattr(owner, name, original)
+
+
+def _keeping(kept, thread):
+    def make(original):
+        def call(self, *args, **kwargs):
+            if threading.get_ident() == thread:
+                kept.keep(self)
+            return original(self, *args, **kwargs)
+
+        return call
+
+    return make
 
 
 def _handing_on(kept, thread):
