@@ -639,6 +639,9 @@ static tocsin_status head(reading *from)
 
 static tocsin_status body(reading *from)
 {
+    /* What has no dims points into these arrays, too. */
+    if (!TOCSIN_VEC_RESERVE(&from->into->sizes, 1) || !TOCSIN_VEC_RESERVE(&from->into->digits, 1))
+        return tocsin_error_memory(from->error);
     TOCSIN_TRY(head(from));
     for (;;) {
         if (take(from, "relation r"))

@@ -26,13 +26,23 @@
 /* ---- the plan and its strings -----------------------------------------------------------------
  */
 
+/* A range of nothing, as a role's without segments or an operator's without operands, is pointed to
+ * as any other is: the arrays exist. */
+static bool reserve_ranges(tocsin_plan *plan)
+{
+    return TOCSIN_VEC_RESERVE(&plan->members, 1) && TOCSIN_VEC_RESERVE(&plan->values, 1) &&
+           TOCSIN_VEC_RESERVE(&plan->dims, 1) && TOCSIN_VEC_RESERVE(&plan->starts, 1) &&
+           TOCSIN_VEC_RESERVE(&plan->inputs, 1) && TOCSIN_VEC_RESERVE(&plan->outputs, 1) &&
+           TOCSIN_VEC_RESERVE(&plan->segments, 1) && TOCSIN_VEC_RESERVE(&plan->turns, 1) &&
+           TOCSIN_VEC_RESERVE(&plan->ops, 1) && TOCSIN_VEC_RESERVE(&plan->operands, 1);
+}
+
 static bool fill_new(tocsin_plan *plan)
 {
     plan->replica_axis = TOCSIN_PLAN_NONE;
     plan->microbatches = 1;
     plan->strings.limit_count = TOCSIN_PLAN_VALUES_MAX;
-    /* An operator without operands and a shape without dims point into these arrays, too. */
-    if (!TOCSIN_VEC_RESERVE(&plan->operands, 1) || !TOCSIN_VEC_RESERVE(&plan->dims, 1))
+    if (!reserve_ranges(plan))
         return false;
     if (tocsin_intern_put(&plan->strings, "", 0) != 1)
         return false;

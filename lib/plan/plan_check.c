@@ -155,7 +155,7 @@ static tocsin_status complete_schedule(checker *c)
 /* Sort the turns by segment, and index them. */
 static tocsin_status index_schedule(checker *c)
 {
-    if (!c->plan->turns.items)
+    if (c->plan->turns.count == 0)
         return TOCSIN_OK; /* no role has a segment */
     const tocsin_plan_turn *turns = c->plan->turns.items + c->role->first_turn;
     uint32_t segments = c->role->segment_count;

@@ -83,8 +83,26 @@ static void test_faults(void **state)
     tocsin_plan_free(files.logical);
 }
 
+/* None of what a certificate lists for dims is there. */
+static void test_scalars(void **state)
+{
+    scratch files = {.path = "/tmp/tocsin-certificate-XXXXXX"};
+    (void)state;
+    files.logical = files.parallel =
+        plan_read("tocsin-plan 1\nmesh\nrole\nin %x:float32[] = x\nsegment s\n"
+                  "%y:float32[] = add(%x, %x)\nout loss y = %y\nend\n");
+    const int fd = mkstemp(files.path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(prove(&files, NULL), TOCSIN_OK);
+    assert_int_equal(check(&files, NULL), TOCSIN_OK);
+    unlink(files.path);
+    tocsin_plan_free(files.logical);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults),
+                                       cmocka_unit_test(test_scalars)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,6 +103,25 @@ static void parts_are_kept_and_wrong_ones_refuted(void **state)
     expect(parallel, TOCSIN_VERDICT_PROVED, true, 0);
 }
 
+/* None of what a plan lists for dims is there. */
+static void plans_of_scalars(void **state)
+{
+    char path[96];
+    (void)state;
+    clear_cache();
+    snprintf(path, sizeof path, "%s/scalars.plan", folder);
+    write_file(path, "tocsin-plan 1\nmesh one=1\nrole one=0\nin %x:float32[] = x\nsegment s\n"
+                     "%y:float32[] = add(%x, %x)\nout loss y = %y\nend\n");
+    for (int again = 0; again < 2; again++) {
+        const tocsin_verify_files_options options = {.cache = cache};
+        tocsin_verify_files_answer answer;
+        assert_int_equal(tocsin_verify_files(path, path, &options, &answer, NULL), TOCSIN_OK);
+        assert_int_equal(answer.result->verdict, TOCSIN_VERDICT_PROVED);
+        assert_int_equal(answer.reused, again == 1);
+        tocsin_verify_result_free(answer.result);
+    }
+}
+
 /* `warm`: the cache knows the plan. */
 static void fail_everywhere(tocsin_fault kind, bool warm)
 {
@@ -147,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_kept_and_wrong_ones_refuted),
+        cmocka_unit_test(plans_of_scalars),
         cmocka_unit_test(out_of_memory),
         cmocka_unit_test(failing_files),
     };
