@@ -1,6 +1,6 @@
 """Compiled models: the same numbers. Inside a compiled region nothing is seen but parameters."""
 
-from recording import Script
+from recording import Script, recorded
 
 COMPILED = """
     from torch import nn
@@ -38,3 +38,25 @@ def test_a_compiled_model():
     assert process.meta("stage") == ["init", "training"]
     steps = process.at_role("optimizer.step", "exit", variable="first.weight")
     assert len({group[0]["polynomial"] for group in steps}) == 4
+
+
+def test_compiled_autograd_calls_no_module():
+    """Its graph is a module that is called in the backward pass, and no model of the user's."""
+    process = recorded(
+        """
+        from torch import nn
+        from torch._dynamo import compiled_autograd
+        model = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for step in range(2):
+            loss = model(torch.ones(1, 2)).sum()
+            with compiled_autograd._enable(torch.compile(backend="eager")):
+                loss.backward()
+            optimizer.step()
+        """,
+        TOCSIN_BOUNDARIES="full",
+    ).process
+    boundaries = [event for event in process.events if event.get("variable_kind") == "boundary"]
+    for what in ("input", "output", "grad_output"):
+        found = sorted(event["variable"] for event in boundaries if event["attribute"] == what)
+        assert found == sorted(["", "0", "1"] * 2), what

@@ -357,7 +357,7 @@ static const open_module *module_around(uint32_t depth)
  * the outer one is the boundary. A module without a name inside another, as a compiled graph is, is
  * a part of that. */
 static void open_call(const tocsin_hook *hook, tocsin_trace_writer *writer, bool recorded,
-                      uint32_t depth, PyObject *self)
+                      uint32_t depth, bool in_backward, PyObject *self)
 {
     const open_module *around = module_around(depth);
     open_module call = {.name = self == NULL ? 0 : variables_boundary(writer, self),
@@ -367,6 +367,7 @@ static void open_call(const tocsin_hook *hook, tocsin_trace_writer *writer, bool
         call.name = around->name;
         call.passes = false;
     } else if (call.name == 0) {
+        call.passes = call.passes && !in_backward; /* compiled autograd's graph */
         call.name = tocsin_trace_define_variable(writer, "", TOCSIN_VARIABLE_BOUNDARY, "");
     }
     open_modules[depth] = call;
@@ -405,7 +406,7 @@ void boundaries_enter(const tocsin_hook *hook, bool recorded, uint32_t depth, bo
 {
     tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
     if (writer != NULL && is_module(hook) && depth < NAMED_MAX)
-        open_call(hook, writer, recorded, depth, nargs > 0 ? args[0] : NULL);
+        open_call(hook, writer, recorded, depth, in_backward, nargs > 0 ? args[0] : NULL);
     tensor_passage passage = {.variable = recorded ? variable_of(hook, depth) : 0,
                               .attribute = TOCSIN_ATTRIBUTE_INPUT,
                               .moment = TOCSIN_MOMENT_ENTER,
