@@ -7,7 +7,7 @@ tuples are looked into, none by way of code of the user's.
 
 import sys
 
-from tocsin import _core, loaded_models, optimizer_state
+from tocsin import _core, loaded_models, optimizer_state, variables
 
 PARAMETER, OPTIMIZER_STATE = 1, 3  # tocsin/event.h: tocsin_variable_kind
 TENSORS_MAX = 1 << 16
@@ -96,7 +96,8 @@ def _items(container):
         tensor = sys.modules["torch"].Tensor
         named = {key for key, value in items if isinstance(value, tensor) and type(key) is str}
         start = len(_prefix(named)) if named else 0
-        return [(str(key)[start:] if key in named else str(key), value) for key, value in items]
+        return [(variables.text(str(key)[start if key in named else 0 :]), value)
+                for key, value in items]  # fmt: skip
     if isinstance(container, (list, tuple)):
         return [(str(index), value) for index, value in enumerate(container)]
     return None

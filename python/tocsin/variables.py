@@ -14,6 +14,8 @@ PARAMETER, BUFFER = 1, 2
 IN_OPTIMIZER, IN_MODEL, TENSOR_PARALLEL, TIED = 16, 64, 128, 512
 
 _DEPTH_MAX = 128
+# Of a module that many places share. Where all know each other, paths are without number.
+_NAMES_MAX = 64
 
 # Wrappers whose child is the model: they add no part to a canonical name.
 _WRAPPERS = {
@@ -72,22 +74,32 @@ class _Variable:
         )
 
 
+def text(name):
+    """A name as files of events can hold it: torch takes any characters."""
+    return str(name).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
 def _children(module):
     """(name without wrappers, child) of a module."""
     wrapped = _WRAPPERS.get(type(module).__name__)
     for name, child in module._modules.items():
         if child is not None:
-            yield ("" if name == wrapped else name), child
+            yield ("" if name == wrapped else text(name)), child
 
 
-def walk(module, prefix, path=()):
-    """(canonical name, module) of a module and all below it, once per path to it."""
+def walk(module, prefix, path=(), seen=None):
+    """(canonical name, module) of a module and all below it, once per path to it, of which the
+    first _NAMES_MAX count."""
+    seen = {} if seen is None else seen
+    count = seen[id(module)] = seen.get(id(module), 0) + 1
+    if count > _NAMES_MAX:
+        return
     yield prefix, module
     if len(path) >= _DEPTH_MAX or any(module is outer for outer in path):
         return
     for name, child in _children(module):
         full = f"{prefix}.{name}" if prefix and name else prefix or name
-        yield from walk(child, full, (*path, module))
+        yield from walk(child, full, (*path, module), seen)
 
 
 def _outermost(roots):
@@ -156,12 +168,12 @@ def _of_module(module, prefix, place):
             flags = IN_MODEL
             if _is_own(parameter):
                 flags |= TENSOR_PARALLEL
-            variable = _Variable(dot + key, PARAMETER, parameter, module, key, flags)
+            variable = _Variable(dot + text(key), PARAMETER, parameter, module, key, flags)
             variable.place = place(parameter)
             yield variable
     for key, buffer in module._buffers.items():
         if buffer is not None:
-            yield _Variable(dot + key, BUFFER, buffer, module, key, IN_MODEL)
+            yield _Variable(dot + text(key), BUFFER, buffer, module, key, IN_MODEL)
 
 
 def _held(optimizers, by_id):

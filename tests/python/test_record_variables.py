@@ -402,3 +402,28 @@ def test_a_function_mode_sees_what_it_saw():
     gradients = [event["variable"] for event in recorded.process.events
                  if event.get("attribute") == "grad_output"]  # fmt: skip
     assert gradients == ["", ""]
+
+
+def test_names_of_any_characters_and_modules_that_all_know_each_other():
+    """What C and files cannot hold is spelled out. There are 10! paths through the peers: each has
+    some names, and the step its time."""
+    process = recorded(
+        """
+        import io
+        from torch import nn
+        model = nn.Sequential(nn.Linear(2, 2))
+        model.add_module("nul\\0 and \\ud800", nn.Linear(2, 2))
+        torch.save(model.state_dict(), io.BytesIO())
+        peers = [nn.Linear(2, 2) for _ in range(10)]
+        for peer in peers:
+            peer.peers = nn.ModuleList(other for other in peers if other is not peer)
+        model.append(peers[0])
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        """
+    ).process
+    names = {"0.weight", "nul\\0 and \\ud800.weight"}
+    assert names <= {state["variable"] for state in process.states(attribute="saved")}
+    assert {*names, "2.weight"} <= set(process.variables())
+    assert len(process.variables()) <= 2 * (2 + 64 * 10)

@@ -22,6 +22,9 @@
 #include <string.h>
 
 enum { ROOTS_MAX = 64, MODULE_DEPTH_MAX = 128, VARIABLES_MAX = 1 << 20 };
+/* Modules that are looked at, one by each path to it: where all know each other, paths are without
+ * number, and what lies behind is not looked for. */
+enum { VISITS_MAX = 1 << 18 };
 enum { READ_COUNT = TOCSIN_ATTRIBUTE_GRAD + 1 }; /* attributes that are read here: data, grad */
 
 typedef struct tracked {
@@ -150,13 +153,15 @@ static bool ends_descent(const enclosing *inner, const PyObject *module)
 
 /* Addresses of all modules and parameters below `module`; of buffers only how many, since modules
  * replace them in ordinary training. */
-static uint64_t module_fingerprint(PyObject *module, uint64_t hash, const enclosing *outer)
+static uint64_t module_fingerprint(PyObject *module, uint64_t hash, const enclosing *outer,
+                                   int *left)
 {
     const enclosing here = {outer, module};
     PyObject *key, *value;
     Py_ssize_t at = 0;
     hash = mix(hash, module);
-    PyObject *dict = ends_descent(outer, module) ? NULL : value_object_dict(module);
+    bool ends = --*left < 0 || ends_descent(outer, module);
+    PyObject *dict = ends ? NULL : value_object_dict(module);
     PyObject *parameters = table_of(dict, PARAMETERS), *buffers = table_of(dict, BUFFERS),
              *children = table_of(dict, MODULES);
     while (parameters != NULL && PyDict_Check(parameters) &&
@@ -167,7 +172,7 @@ static uint64_t module_fingerprint(PyObject *module, uint64_t hash, const enclos
     at = 0;
     while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &at, &key, &value))
         if (value != Py_None)
-            hash = module_fingerprint(value, hash, &here);
+            hash = module_fingerprint(value, hash, &here, left);
     Py_XDECREF(dict);
     return hash;
 }
@@ -175,9 +180,10 @@ static uint64_t module_fingerprint(PyObject *module, uint64_t hash, const enclos
 static uint64_t current_fingerprint(void)
 {
     uint64_t hash = optimizers_fingerprint(1);
+    int left = VISITS_MAX;
     for (int i = 0; i < root_count; i++) {
         PyObject *module = weak_get(roots[i].reference);
-        hash = module == NULL ? mix(hash, NULL) : module_fingerprint(module, hash, NULL);
+        hash = module == NULL ? mix(hash, NULL) : module_fingerprint(module, hash, NULL, &left);
         Py_XDECREF(module);
     }
     return hash;
@@ -371,10 +377,11 @@ static root *find_root(PyObject *module)
     return NULL;
 }
 
-static bool has_parameters(PyObject *module, const enclosing *outer)
+static bool has_parameters(PyObject *module, const enclosing *outer, int *left)
 {
     const enclosing here = {outer, module};
-    PyObject *dict = ends_descent(outer, module) ? NULL : value_object_dict(module);
+    bool ends = --*left < 0 || ends_descent(outer, module);
+    PyObject *dict = ends ? NULL : value_object_dict(module);
     PyObject *key, *value;
     PyObject *parameters = table_of(dict, PARAMETERS), *children = table_of(dict, MODULES);
     bool found = false;
@@ -386,7 +393,7 @@ static bool has_parameters(PyObject *module, const enclosing *outer)
     at = 0;
     while (!found && children != NULL && PyDict_Check(children) &&
            PyDict_Next(children, &at, &key, &value))
-        found = value != Py_None && has_parameters(value, &here);
+        found = value != Py_None && has_parameters(value, &here, left);
     Py_XDECREF(dict);
     return found;
 }
@@ -428,7 +435,8 @@ bool variables_saw_root(PyObject *module)
     PyErr_Clear();
     if (reference == NULL)
         return false;
-    bool found = has_parameters(module, NULL);
+    int left = VISITS_MAX;
+    bool found = has_parameters(module, NULL, &left);
     roots[root_count++] = (root){reference, module, found};
     tocsin_trace_writer *writer = tocsin_recorder_writer(observe_recorder);
     if (writer != NULL)
