@@ -14,6 +14,7 @@ import hashlib
 import sys
 import weakref
 
+from tocsin.guard import digests
 from tocsin.guard.exchange import Exchange, all_come
 from tocsin.guard.gradient_check import find_ddp
 from tocsin.guard.guard import Guard
@@ -45,6 +46,9 @@ def _about_to_step(optimizer, args, kwargs):
     outer = _stepping() if _stepping is not None else None
     if outer is not None and outer is not optimizer and _holds(outer, optimizer):
         return None  # it does the work of the outer one, which is not done when this one is
+    if digests.is_capturing():
+        _warn("steps that are captured in a CUDA graph are not guarded")
+        return None
     _stepping = weakref.ref(optimizer)
     if PLACE not in vars(optimizer):
         setattr(optimizer, PLACE, _attach(optimizer))
@@ -123,16 +127,17 @@ def _attach(optimizer):
         if model is None:
             _warn("an optimizer has parameters of no module: it is not guarded")
             return None
-        if not _all_ranks_come(optimizer, model):
-            kind = type(optimizer).__name__
-            _warn(f"{kind} is not guarded: not all ranks came to step one like it")
-            return None
+        kind = type(optimizer).__name__
         try:
-            guard = Guard(model, optimizer, on_alarm=_action, folder=_folder, exchange=_exchange())
+            if _all_ranks_come(optimizer, model):
+                exchange = _exchange()
+                return _Attached(
+                    Guard(model, optimizer, on_alarm=_action, folder=_folder, exchange=exchange)
+                )
+            _warn(f"{kind} is not guarded: not all ranks came to step one like it")
         except Exception as error:  # no reason to end a healthy job
-            _warn(f"{type(optimizer).__name__} is not guarded: {error}")
-            return None
-        return _Attached(guard)
+            _warn(f"{kind} is not guarded: {error}")
+        return None
 
 
 def _steps_in_backward(optimizer):
