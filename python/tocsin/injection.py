@@ -454,6 +454,15 @@ def _remind(injection):
         say(f"warning: no fault was injected: {fault.describe()}{found}")
 
 
+def _try(log):
+    """A log that cannot be written is said now, not where the fault comes in."""
+    try:
+        with open(log, "a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise ValueError(f"log: {error}") from error
+
+
 def inject(place, name="", *, step, **options):
     """Put a fault into this process, and say so on stderr. Returns an Injection.
 
@@ -474,6 +483,8 @@ def inject(place, name="", *, step, **options):
     import torch
 
     injection = Injection(Fault(place, name, step, **options))
+    if injection.fault.log is not None:
+        _try(injection.fault.log)
     say(f"warning: FAULT INJECTION: {injection.fault.describe()}")
     if not _installed:
         from torch.optim.optimizer import register_optimizer_step_post_hook

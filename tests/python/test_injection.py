@@ -144,6 +144,11 @@ def test_what_cannot_be_read(fault):
             injection.Fault(**arguments)
 
 
+def test_a_log_that_cannot_be_written_is_said_at_once(tmp_path):
+    with pytest.raises(ValueError, match="log: .*No such file"):
+        injection.inject("batch", step=1, log=str(tmp_path / "nowhere" / "log"))
+
+
 def test_a_run_without_its_fault_is_none():
     result, truths = run("place=moon step=1")
     assert truths == [] and "not recording: ValueError" in result.stderr
