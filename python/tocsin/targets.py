@@ -185,10 +185,11 @@ def optimizer_targets(cls: type) -> Iterator[Target]:
 
 
 def _own_methods(own, wanted: Iterable[tuple[str, str, str]]) -> Iterator[Target]:
-    flags = _METHOD | _core.OUTERMOST_SELF
     for attribute, name, role in wanted:
+        # An optimizer that steps another (ZeroRedundancyOptimizer) has not ended when that has.
+        nesting = _core.OUTERMOST if name == STEP else _core.OUTERMOST_SELF
         if isinstance(own.get(attribute), types.FunctionType):
-            yield Target(own[attribute], name, role, flags)
+            yield Target(own[attribute], name, role, _METHOD | nesting)
 
 
 def torch_targets(torch) -> Iterator[Target]:

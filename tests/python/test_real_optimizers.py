@@ -104,3 +104,34 @@ def test_a_scheduler_is_not_stepped_by_its_constructor():
     ).process
     calls = process.calls("torch.optim.lr_scheduler.LRScheduler.step")
     assert len([call for call in calls if call["depth"] == 0]) == 2
+
+
+def test_an_optimizer_that_steps_another():
+    # ZeroRedundancyOptimizer: an Optimizer with parameters of its own, whose step has another one
+    # update a part of them, and then copies what other ranks have updated.
+    process = recorded(
+        """
+        from torch import nn
+
+        class Sharing(torch.optim.Optimizer):
+            def __init__(self, parameters):
+                super().__init__(parameters, {})
+                self.mine, self.theirs = self.param_groups[0]["params"]
+                self.inner = torch.optim.SGD([self.mine], lr=0.1)
+
+            @torch.no_grad()
+            def step(self, closure=None):
+                self.inner.step()
+                self.theirs.fill_(float(self.mine.sum()))
+
+        layer = nn.Linear(2, 2)
+        optimizer = Sharing(layer.parameters())
+        for step in range(2):
+            layer(torch.ones(3, 2)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        """
+    ).process
+    steps = process.at_role("optimizer.step", "exit", variable="bias", attribute="data")
+    assert [len(states) for states in steps] == [1, 1]
+    assert process.meta("step") == [0, 1, 2]
