@@ -7,7 +7,6 @@ import shutil
 
 from tocsin.messages import say
 
-READ_AHEAD = 1 << 20  # bytes that the kernel takes at a time
 _LOCAL_FILE_SYSTEMS = frozenset("btrfs ext2 ext3 ext4 f2fs overlay ramfs tmpfs xfs zfs".split())
 _warned = set()
 
@@ -58,15 +57,12 @@ def beside(path, ending):
 
 
 def sync(path, drop=False):
-    """Make a file or folder durable. drop: let the next read come from the disk, which is told to
-    begin."""
+    """Make a file or folder durable. drop: let the next read come from the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
         if drop:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            for begin in range(0, os.fstat(descriptor).st_size, READ_AHEAD):
-                os.posix_fadvise(descriptor, begin, READ_AHEAD, os.POSIX_FADV_WILLNEED)
     finally:
         os.close(descriptor)
 
