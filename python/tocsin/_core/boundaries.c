@@ -326,6 +326,14 @@ static bool communicates(const tocsin_hook *hook)
            hook->index == tensor_wait;
 }
 
+/* Does it hand on what happens to lie in memory? FSDP splits buffers before they are filled; what is
+ * split is seen where it is made and where it is used. */
+static bool returns_memory(const tocsin_hook *hook)
+{
+    return hook->role != TOCSIN_ROLE_USER &&
+           (strstr(hook->name, "empty") != NULL || strstr(hook->name, "split") != NULL);
+}
+
 static bool is_wanted(const tocsin_hook *hook)
 {
     if (is_module(hook) || hook->role == TOCSIN_ROLE_DATA_NEXT)
@@ -336,7 +344,7 @@ static bool is_wanted(const tocsin_hook *hook)
         return false;
     return (hook->role == TOCSIN_ROLE_NONE || hook->role == TOCSIN_ROLE_LOSS ||
             hook->role == TOCSIN_ROLE_USER) &&
-           strstr(hook->name, "empty") == NULL; /* returns what happened to lie there */
+           !returns_memory(hook);
 }
 
 /* An open call of a module. */
