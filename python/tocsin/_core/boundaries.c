@@ -326,8 +326,8 @@ static bool communicates(const tocsin_hook *hook)
            hook->index == tensor_wait;
 }
 
-/* Does it hand on what happens to lie in memory? FSDP splits buffers before they are filled; what is
- * split is seen where it is made and where it is used. */
+/* Does it hand on what happens to lie in memory? FSDP splits buffers before they are filled; what
+ * is split is seen where it is made and where it is used. */
 static bool returns_memory(const tocsin_hook *hook)
 {
     return hook->role != TOCSIN_ROLE_USER &&
