@@ -131,12 +131,9 @@ TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_trace_next(tocsin_trace *trace
 TOCSIN_API bool tocsin_trace_is_complete(const tocsin_trace *trace);
 /* Is the process that writes it still alive on this host? */
 TOCSIN_API bool tocsin_trace_is_alive(const tocsin_trace *trace);
-/* Blocks skipped so far because of a bad checksum, and bytes after the last whole block. */
+/* Blocks skipped so far because of a bad checksum, and bytes after the last whole block. From the
+ * first skipped block on it is not known what was called, what was not, and what names mean. */
 TOCSIN_API uint64_t tocsin_trace_corrupt_blocks(const tocsin_trace *trace);
-/* Can the events be understood, up to this one? False for good from the first one on that speaks of
- * a function, variable or key whose name was in a block that was skipped: what was called, and what
- * was not, is no longer known. */
-TOCSIN_API bool tocsin_trace_has_names(tocsin_trace *trace, const tocsin_event *event);
 TOCSIN_API uint64_t tocsin_trace_trailing_bytes(const tocsin_trace *trace);
 TOCSIN_API const char *tocsin_trace_path(const tocsin_trace *trace);
 TOCSIN_API int64_t tocsin_trace_pid(const tocsin_trace *trace);

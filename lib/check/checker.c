@@ -292,8 +292,8 @@ static tocsin_status read_chunk(tocsin_checker *checker, tocsin_trace *trace, si
             return TOCSIN_OK;
         }
         ++checker->events;
-        if (!tocsin_trace_has_names(trace, event))
-            continue; /* what was not called cannot be told from what has no name */
+        if (tocsin_trace_corrupt_blocks(trace) > 0)
+            continue; /* what was not called cannot be told from what is lost */
         TOCSIN_TRY(tocsin_coverage_see(&checker->coverage, process, &dictionary, event, error));
         TOCSIN_TRY(tocsin_observer_feed(checker->observer, process, &dictionary, event, error));
         if (checker->untold > 0)

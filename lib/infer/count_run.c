@@ -39,7 +39,7 @@ static tocsin_status read_events(struct reading *reading, tocsin_error *error)
             reading->more[index] = false;
             continue;
         }
-        if (!tocsin_trace_has_names(trace, event))
+        if (tocsin_trace_corrupt_blocks(trace) > 0)
             continue;
         tocsin_dictionary dictionary = tocsin_trace_dictionary(trace);
         TOCSIN_TRY(tocsin_observer_feed(reading->observer, index, &dictionary, event, error));

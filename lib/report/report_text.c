@@ -172,7 +172,8 @@ static void append_uncovered(tocsin_string *out, const tocsin_check_report *repo
     if (summary->corrupt_blocks > 0) {
         tocsin_string_printf(
             out,
-            "  %" PRIu64 " corrupt block%s: the events in it are lost, and those that it named\n",
+            "  %" PRIu64
+            " corrupt block%s: the events in it are lost, and what follows it is not judged\n",
             summary->corrupt_blocks, summary->corrupt_blocks == 1 ? "" : "s");
     }
 }

@@ -196,24 +196,6 @@ const char *tocsin_trace_variable_type(const tocsin_trace *trace, tocsin_id id)
     return variable ? string_of(&trace->names, variable->type) : "?";
 }
 
-static bool is_lost(const char *name)
-{
-    return strcmp(name, "?") == 0;
-}
-
-bool tocsin_trace_has_names(tocsin_trace *trace, const tocsin_event *event)
-{
-    if (trace->corrupt_blocks == 0 || trace->nameless)
-        return !trace->nameless;
-    bool state = event->kind == TOCSIN_EVENT_STATE;
-    trace->nameless =
-        is_lost(tocsin_trace_function_name(trace, event->function)) ||
-        is_lost(tocsin_trace_string(trace, event->key)) ||
-        (state && (is_lost(tocsin_trace_variable_name(trace, event->state.variable)) ||
-                   is_lost(tocsin_trace_string(trace, event->state.attribute))));
-    return !trace->nameless;
-}
-
 uint32_t tocsin_trace_shape(const tocsin_trace *trace, tocsin_id id, const int64_t **sizes)
 {
     assert(sizes);

@@ -88,7 +88,6 @@ struct tocsin_trace {
     uint64_t block_count;
     uint64_t corrupt_blocks;
     uint64_t reported_blocks; /* of them, by E_CORRUPT */
-    bool nameless;            /* an event's name was in one of them */
     uint64_t trailing_bytes;
     uint64_t recovered_bytes; /* from rings */
     uint64_t lost;            /* as the footer says */
