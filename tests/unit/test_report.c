@@ -130,7 +130,8 @@ static void test_nothing_judged_is_not_success(void **state)
                   "\n"
                   "not covered:\n"
                   "  2 invariants never judged:\n"
-                  "  1 corrupt block: the events in it are lost, and what follows it is not judged\n");
+                  "  1 corrupt block: the events in it are lost, and what follows it is not "
+                  "judged\n");
 }
 
 /* Groups by size, those of equal size by their words; the tail is summed up. */
