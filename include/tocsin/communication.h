@@ -203,13 +203,12 @@ typedef struct tocsin_guard_undone {
 } tocsin_guard_undone;
 
 /* Judge all calls of which every member has told. states: one for each record of rank `own`, in
- * their order; `state_count` must be their number. *undone is the same on all
- * ranks.
- * *finding is NULL if nothing failed; else it
- * tells of the first failed call, and counts the others. Named is, in groups of at least 3, the one
- * rank whose copy of what others received alike is another one, or that is at an end of all
- * transfers that differ, with at least two ranks at the other ends. Errors: E_FORMAT (a record that
- * is cut short or contradicts itself), E_ARGUMENT, E_LIMIT, E_MEMORY. */
+ * their order; `state_count` must be their number. *undone is the same on all ranks. *finding is
+ * NULL if nothing failed; else it tells of the first failed call, and counts the others. Named is,
+ * in groups of at least 3, the one rank whose copy of what others received alike is another one, or
+ * that is at an end of all transfers that differ, with at least two ranks at the other ends.
+ * Errors: E_FORMAT (a record that is cut short or contradicts itself), E_ARGUMENT, E_LIMIT,
+ * E_MEMORY. */
 TOCSIN_API TOCSIN_MUST_CHECK tocsin_status tocsin_guard_judge_calls(
     const tocsin_guard_calls *calls, uint8_t *states, size_t state_count,
     tocsin_guard_undone *undone, tocsin_guard_finding **finding, tocsin_error *error);

@@ -311,13 +311,7 @@ static bool decompose(struct grid *grid, const struct piece *boxes, uint32_t cou
 /* The least number that both divide; they are positive. false: it is out of range. */
 static bool least_multiple(int64_t a, int64_t b, int64_t *multiple)
 {
-    int64_t divisor = a;
-    for (int64_t rest = b; rest != 0;) {
-        int64_t next = divisor % rest;
-        divisor = rest;
-        rest = next;
-    }
-    return !__builtin_mul_overflow(a / divisor, b, multiple);
+    return !__builtin_mul_overflow(a / tocsin_greatest_divisor(a, b), b, multiple);
 }
 
 /* An axis on which some box has a range. The boxes of one may repeat after 4, of another after 6:

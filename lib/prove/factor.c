@@ -30,7 +30,7 @@ struct value {
     } opaque[OPAQUE_MAX];
 };
 
-static int64_t gcd(int64_t a, int64_t b)
+int64_t tocsin_greatest_divisor(int64_t a, int64_t b)
 {
     while (b != 0) {
         int64_t rest = a % b;
@@ -102,7 +102,8 @@ static struct value value_of(const tocsin_universe *universe, tocsin_factor_id f
 /* value *= numerator / denominator, which are in lowest terms; false: beyond 64 bits. */
 static bool multiply_rational(struct value *value, int64_t numerator, int64_t denominator)
 {
-    int64_t left = gcd(value->numerator, denominator), right = gcd(numerator, value->denominator);
+    int64_t left = tocsin_greatest_divisor(value->numerator, denominator),
+            right = tocsin_greatest_divisor(numerator, value->denominator);
     if (left == 0 || right == 0)
         return false;
     return !__builtin_mul_overflow(value->numerator / left, numerator / right, &value->numerator) &&
@@ -121,7 +122,7 @@ tocsin_factor_id tocsin_factor_rational(tocsin_universe *universe, int64_t numer
         numerator = -numerator;
         denominator = -denominator;
     }
-    int64_t divisor = gcd(numerator, denominator);
+    int64_t divisor = tocsin_greatest_divisor(numerator, denominator);
     struct value value = {.numerator = numerator / divisor, .denominator = denominator / divisor};
     return intern(universe, &value);
 }
@@ -300,7 +301,7 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
         *sum = a;
         return true;
     }
-    int64_t divisor = gcd(left.denominator, right.denominator);
+    int64_t divisor = tocsin_greatest_divisor(left.denominator, right.denominator);
     const int64_t least = left.two < right.two ? left.two : right.two;
     int64_t first, second;
     if (!shift_up(left.numerator, left.two - least, &first) ||
@@ -313,7 +314,7 @@ bool tocsin_factor_add(tocsin_universe *universe, tocsin_factor_id a, tocsin_fac
         return false;
     }
     left.two = least;
-    int64_t shared = gcd(left.numerator, left.denominator);
+    int64_t shared = tocsin_greatest_divisor(left.numerator, left.denominator);
     left.numerator /= shared;
     left.denominator /= shared;
     *zero = left.numerator == 0;

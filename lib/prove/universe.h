@@ -157,6 +157,9 @@ tocsin_relation_id tocsin_relation_fold_sum(tocsin_universe *universe, tocsin_re
 
 /* ---- factors (factor.c) ---------------------------------------------------------------------- */
 
+/* That both have; 0 if both are 0. */
+int64_t tocsin_greatest_divisor(int64_t a, int64_t b);
+
 /* A total order by the opaque parts; 0: equal ones, so that the two can be added. */
 int tocsin_factor_compare_opaque(const tocsin_universe *universe, tocsin_factor_id a,
                                  tocsin_factor_id b);

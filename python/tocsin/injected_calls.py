@@ -7,10 +7,11 @@ with a fault is waited for at once. Groups whose description begins with "tocsin
 and are spared.
 """
 
-import contextlib
 import functools
 import glob
 import os
+
+from tocsin import buckets
 
 # method of ProcessGroup -> (the function it is for, where it is given what it contributes, and
 # where what it receives goes)
@@ -113,21 +114,14 @@ def _collective(original, method):
 
 def watch_buckets(module):
     """DistributedDataParallel reduces its buckets out of Python's sight, unless it has a hook."""
-    from torch.distributed import _register_comm_hook
     from torch.nn.parallel import DistributedDataParallel
 
     if isinstance(module, DistributedDataParallel):
-        with contextlib.suppress(RuntimeError):  # it has one: the script's, or the guard's
-            _register_comm_hook(module.reducer, module.process_group, _average)
+        buckets.set_hook(module, module.process_group, _average)
 
 
 def _average(group, bucket):
-    """As without a hook, to the bit: multiplied, not divided."""
-    import torch.distributed as distributed
-
-    buffer = bucket.buffer().mul_(1.0 / group.size())
-    work = distributed.all_reduce(buffer, group=group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
+    return buckets.averaged(bucket.buffer(), group)
 
 
 # ---- checkpoints -------------------------------------------------------------------------------

@@ -268,7 +268,8 @@ class CollectiveCheck:
                 states[n] = state
         for call, state in zip(calls, states):
             self._settle(call, state, step)
-        self._held = sum(call.count * call.width for call in self.done if call.whole is not None)
+        self._held = sum(whole_reductions.bytes_of(call) for call in self.done
+                         if call.whole is not None)  # fmt: skip
         if not findings:
             self.guard.passed["collective"] = step
         return findings, not partial and not findings

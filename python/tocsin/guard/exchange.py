@@ -86,8 +86,9 @@ class Exchange:
         """[(rank, tensor)] to send, and to fill: tensors of bytes in host memory. Only the ranks of
         either end call, with the same pairs in the same order."""
         distributed = self._distributed
+        receives = [pair for pair in receives if pair[1].numel()]
         sends = [(rank, each.to(self._device)) for rank, each in sends if each.numel()]
-        arrived = [(rank, each.to(self._device)) for rank, each in receives if each.numel()]
+        arrived = [(rank, each.to(self._device)) for rank, each in receives]
 
         def send():
             pairs = [(distributed.isend, *pair) for pair in sends]
@@ -99,9 +100,7 @@ class Exchange:
 
         self._carry(send)
         if self._device != "cpu":
-            for (_, tensor), (_, there) in zip(
-                [pair for pair in receives if pair[1].numel()], arrived, strict=True
-            ):
+            for (_, tensor), (_, there) in zip(receives, arrived, strict=True):
                 tensor.copy_(there)
 
     def gather_bytes(self, text):

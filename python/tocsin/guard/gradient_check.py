@@ -13,7 +13,7 @@ import struct
 import sys
 import weakref
 
-from tocsin import _core
+from tocsin import _core, buckets
 from tocsin.guard import digests
 from tocsin.guard.unseen import Unseen
 
@@ -238,16 +238,13 @@ _hooked = weakref.WeakKeyDictionary()  # DistributedDataParallel -> its _Buckets
 
 
 def _watch_buckets(ddp, check):
-    """Make the check's hook the communication hook; False: there is one. Not register_comm_hook():
-    what that notes down in the module is copied and pickled with it."""
-    buckets = _Buckets(check, ddp.process_group)
-    try:
-        sys.modules["torch"].distributed._register_comm_hook(ddp.reducer, buckets, _hook)
-    except RuntimeError:  # also a hook that is torch's own is in no list
+    """Make the check's hook the communication hook; False: there is one."""
+    held = _Buckets(check, ddp.process_group)
+    if not buckets.set_hook(ddp, held, _hook):
         return False
     if not _hooked:
         _give_way(sys.modules["torch"].nn.parallel.DistributedDataParallel)
-    _hooked[ddp] = buckets
+    _hooked[ddp] = held
     return True
 
 
@@ -259,13 +256,13 @@ def _give_way(wrapper):
 
     @functools.wraps(original)
     def register_comm_hook(self, state, hook):
-        buckets = _hooked.get(self)
-        if buckets is None or buckets.theirs is not None:
+        held = _hooked.get(self)
+        if held is None or held.theirs is not None:
             return original(self, state, hook)
         self._check_comm_hook(hook)
         self.logger._set_comm_hook_name(hook.__qualname__)
         self._comm_hooks.append((hook, state))
-        buckets.theirs = hook, state
+        held.theirs = hook, state
         return None
 
     register_comm_hook._tocsin_guard = True
@@ -290,23 +287,12 @@ def unravel(flat, shape):
     return index[::-1]
 
 
-def _hook(buckets, bucket):
-    check = buckets.check()
+def _hook(held, bucket):
+    check = held.check()
     with Unseen():
         if check is not None and check.guard is not None:
             check.scan_bucket(bucket)
-        if buckets.theirs is None:
-            return _averaged(bucket.buffer(), buckets.group)
-    hook, state = buckets.theirs
+        if held.theirs is None:
+            return buckets.averaged(bucket.buffer(), held.group)
+    hook, state = held.theirs
     return hook(state, bucket)
-
-
-def _averaged(buffer, group):
-    """As the reducer does without a hook."""
-    if buffer.is_sparse:
-        buffer.div_(group.size())
-    else:
-        buffer.mul_(1.0 / group.size())
-    # Looked up now: what watches or disturbs collectives stands there.
-    work = sys.modules["torch"].distributed.all_reduce(buffer, group=group, async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])

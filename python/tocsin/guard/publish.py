@@ -251,10 +251,8 @@ def save(guard, state, path):
     verdict, reason = _core.gate_decide(*checked, 0, 0)
     if verdict == "quarantined":
         return _refuse(guard, path, reason)
-    if path is None:
-        return _save_file(guard, None, None, None, checked)
-    staged = location.beside(path, f"staged-{guard.rank}")
-    with _nothing_left(staged, _next_side(path)):
+    staged = None if path is None else location.beside(path, f"staged-{guard.rank}")
+    with _nothing_left(*([] if path is None else [staged, _next_side(path)])):
         return _save_file(guard, state, path, staged, checked)
 
 

@@ -15,16 +15,16 @@ from torch import distributed
 from torch.utils.checkpoint import CheckpointFunction
 
 from tocsin.guard import replay_work
+from tocsin.guard.collective_calls import ANY, COLLECTIVES, MESSAGES, REDUCTIONS
 from tocsin.guard.unseen import Unseen
 
 _CONTAINERS = (list, dict, set, collections.OrderedDict, collections.defaultdict, collections.deque)
 _NOTHING = object()
 _SENDING = (
-    "allgather allgather_coalesced allgather_into_tensor_coalesced _allgather_base "
-    "all_gather_single allreduce allreduce_coalesced alltoall alltoall_base all_to_all_single "
-    "barrier broadcast gather monitored_barrier recv recv_anysource reduce reduce_scatter "
-    "reduce_scatter_single reduce_scatter_tensor_coalesced _reduce_scatter_base scatter send"
-).split()
+    *COLLECTIVES, *REDUCTIONS, *MESSAGES, ANY, "allgather_coalesced",
+    "allgather_into_tensor_coalesced", "allreduce_coalesced", "barrier", "monitored_barrier",
+    "reduce_scatter_tensor_coalesced",
+)  # fmt: skip
 
 
 class _Kept:
